@@ -44,6 +44,7 @@ NAMES = [
     "memory_of_rows",
     "files_of_persons",
     "growing_data",
+    "operations",
     "negative_binomial",
     "sbn_speed",
     "federated_exactness",

@@ -6,6 +6,7 @@ import fcntl
 import itertools
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,6 +17,10 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 os.environ.setdefault("NUMBA_NUM_THREADS", "2")
 
+# Or each process that tests start would compile all sources of the package anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # A shell starts what it runs in the background with Ctrl-C ignored, and so would be what the tests stop by it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     with suppress(ValueError):  # not in a process's main thread
@@ -25,6 +30,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 _states = tempfile.TemporaryDirectory(prefix="dpvb-state-")
 _numbers = itertools.count()
 os.environ["XDG_STATE_HOME"] = _states.name
+
+# What JAX compiles is kept for the session, for all its processes: those of xdist and those that tests start.
+_compiled = tempfile.TemporaryDirectory(prefix="dpvb-jax-")
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", _compiled.name)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402

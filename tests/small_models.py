@@ -99,7 +99,7 @@ class Case(cases.Case):
             exclude each other.
     """
 
-    pairs: int = 200
+    pairs: int = 40
     reach: float = 1 - 1e-4
 
 
@@ -110,7 +110,7 @@ def table(matrix: Floats, group: Any = None) -> Table:
 def by_phase(name: str, case: cases.Case, reach: Mapping[str, float]) -> list[Case]:
     """One case for each of some phases."""
     kept = {part.phase: {f.name: getattr(part, f.name) for f in fields(cases.Case)} for part in case.parts()}
-    return [Case(**kept[phase] | {"name": f"{name}_{phase}"}, pairs=50, reach=least) for phase, least in reach.items()]
+    return [Case(**kept[phase] | {"name": f"{name}_{phase}"}, pairs=8, reach=least) for phase, least in reach.items()]
 
 
 def of_paper(name: str, model: Any, case: cases.Case) -> cases.Case:

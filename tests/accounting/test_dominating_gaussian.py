@@ -92,7 +92,7 @@ def test_small_plans_are_covered_far_out_too(event: Event, scale: float) -> None
     """What a small plan may leave out is less than any share of delta; where the grid ends, its delta is no more."""
     plan = replace(event, noise_multiplier=scale * event.noise_multiplier)
     m, left_out = covered([plan])
-    for epsilon in np.geomspace(1e-6, 50.0, 60).tolist():
+    for epsilon in np.geomspace(1e-6, 50.0, 16).tolist():
         exact = methods.delta_of([plan], epsilon=epsilon, neighboring_relation="add_or_remove_one")
         assert exact <= (left_out + (1 - left_out) * gaussian.delta(m, epsilon)) * (1 + 1e-4)
     assert left_out <= 2 * MOST * max((m / REACH) ** 2, 1e-6)
@@ -114,7 +114,7 @@ def test_no_tilt_hides_what_lies_far_below_it(event: Event, delta: float, relati
     """Tilted back, masses below a steep tilt are beyond all numbers: there the other tilts must answer."""
     plan = Composition([event], relation)  # type: ignore[arg-type]
     top = plan.epsilon(1e-6 * delta)
-    epsilons = np.linspace(0.0, top, 40)
+    epsilons = np.linspace(0.0, top, 14)
     for pairs in dominating_pairs([event], relation):
         found = pld.profile(pairs, epsilons, 1e-7 * delta)
         exact = [pld.delta(pairs, float(epsilon), 1.0) for epsilon in epsilons]

@@ -24,6 +24,7 @@ import dpvb
 from dpvb import accounting, cli
 from dpvb.cli import files, fit
 from dpvb.errors import PrivacyError
+from dpvb.guards.version import version_with_commit
 from dpvb.results import metrics
 
 WORDS = ["apple", "pear", "plum", "cherry", "quince", "wheel", "brake", "pedal", "saddle", "chain"]
@@ -130,7 +131,8 @@ def test_help_teaches_and_starts_fast() -> None:
 
 
 def test_version() -> None:
-    assert run("--version").stdout == f"{dpvb.__version__}\n"
+    assert run("--version").stdout == f"{version_with_commit()}\n"
+    assert version_with_commit().startswith(dpvb.__version__)
 
 
 def test_plan_as_json_agrees_with_the_accountant() -> None:

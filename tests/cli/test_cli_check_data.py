@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import select
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from planted import edit, kills
+from terminal import on_terminal
 from test_cli import run
 
 import dpvb
@@ -23,36 +21,11 @@ from dpvb.cli import check_data
 from dpvb.cli.root import ExitCode
 from dpvb.data import Binary, Categorical, Date, Interaction, Numeric, Schema, Spline, Table, Target
 
-pty = pytest.importorskip("pty")
-
 PROGRAM = [sys.executable, "-c", "from dpvb.cli import app; app()"]
 SCHEMA = Schema(
     (Numeric("age", low=18, high=90), Categorical("work", ("private", "state"))),
     target=Target("ill", classes=("no", "yes")),
 )
-
-
-def on_terminal(*args: object, said: str = "yes\n", **streams: Any) -> tuple[int, str]:
-    """Call dpvb on a pseudo-terminal on which somebody types; its exit status, and what the terminal shows."""
-    ours, theirs = pty.openpty()
-    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs, **streams}
-    process = subprocess.Popen([*PROGRAM, *map(str, args)], start_new_session=True, **streams)
-    os.close(theirs)
-    os.write(ours, said.encode())
-    shown, end = b"", time.monotonic() + 120
-    while time.monotonic() < end:
-        if not select.select([ours], [], [], 1)[0]:
-            continue
-        try:
-            piece = os.read(ours, 2**16)
-        except OSError:  # The other end is closed.
-            break
-        if not piece:
-            break
-        shown += piece
-    code = process.wait(60)
-    os.close(ours)
-    return code, re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).replace("\r\n", "\n")
 
 
 def words(shown: str) -> dict[str, list[str]]:

@@ -12,12 +12,15 @@ import numpy as np
 import pytest
 from test_cli import run
 
+import dpvb
 from dpvb.cli import federate
 from dpvb.data import Binary, Categorical, Numeric, Schema, Target
 from dpvb.errors import ParameterError
+from dpvb.estimators import PrivateEstimator
 from dpvb.federated.client import Client
 from dpvb.federated.config import ClientConfig, ServerConfig
 from dpvb.federated.keys import Identity
+from dpvb.federated.record import Recorded
 from dpvb.federated.server import Server
 from dpvb.federated.transport import InProcess
 
@@ -234,6 +237,62 @@ def test_data_that_are_not_what_was_agreed(tmp_path: Path) -> None:
         write_files(folder, top.format(unit=unit), "", given)
         with pytest.raises(ParameterError, match=said):
             federate._rows(ClientConfig.load(folder / "north.toml"))
+
+
+class Here(InProcess):
+    """Clients in this process, as the command of a server calls them."""
+
+    def __enter__(self) -> Here:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def wait(self, timeout: float, names: object = None) -> tuple[str, ...]:
+        return ()
+
+    def unheard(self) -> tuple[str, ...]:
+        return ()
+
+
+def test_a_server_that_is_killed_after_it_wrote_its_model_ends_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matrices(tmp_path, x=features, y=labels)
+    top = TOP.format(kind="LogisticRegression", rounds=3, unit="example", columns="width = 6")
+    write_files(tmp_path, top, "max_row_norm = 1", {"file": "{name}.x.npy", "target": "{name}.y.npy"})
+    text = (tmp_path / "server.toml").read_text()
+    (tmp_path / "server.toml").write_text(text + '\nfolder = "server.state"')
+    settings = ServerConfig.load(tmp_path / "server.toml")
+    owners = {name: federate.owner(ClientConfig.load(tmp_path / f"{name}.toml")) for name in NAMES}
+
+    def lead() -> None:
+        federate.lead(settings, lambda most: Here({name: one.answer for name, one in owners.items()}), quiet=True)  # type: ignore[arg-type, return-value]
+
+    def killed(record: Recorded) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorded, "end", killed)
+        with pytest.raises(SystemExit):
+            lead()
+    coefficients = dpvb.load(settings.out).coef_
+    lead()
+    np.testing.assert_array_equal(dpvb.load(settings.out).coef_, coefficients)
+    assert all(owner.is_over for owner in owners.values())
+    assert not [*(tmp_path / "server.state").iterdir()]
+    with pytest.raises(ParameterError, match=r"^out .* is already there"):  # Of a run that is over.
+        lead()
+    for owner in owners.values():
+        owner.close()
+
+
+def test_the_page_names_every_estimator_of_a_federation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "federated.md").read_text()
+    rows = re.findall(r"^\| [a-z, ]+ \| ([A-Z][A-Za-z, ]+) \|", page, re.MULTILINE)
+    named = {name for row in rows for name in row.split(", ")}
+    kinds = {name for name, kind in PrivateEstimator._registered.items() if kind._reads is not None}
+    assert named == kinds - {"PrivateModel"}  # Its model is an object of Python.
 
 
 def test_keys(tmp_path: Path) -> None:

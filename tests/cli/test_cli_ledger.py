@@ -168,13 +168,13 @@ def test_a_ledger_of_a_team(postgresql: Server) -> None:
     assert json.loads(run("show", url, "--json").stdout)[0]["name"] == "people"
     result = run("verify", url)
     assert postgresql.password[:8] not in result.stdout
-    assert ") exists, with 1 data set." in run("init", url).stdout
+    assert ") is ready, with 1 data set." in run("init", url).stdout
 
 
 def test_a_ledger_may_be_made_again(path: Path) -> None:
     """A job that begins with it finds what was charged as it was."""
     before = run("show", path, "--json").stdout
-    assert ") exists, with" in run("init", path).stdout
+    assert ") is ready, with" in run("init", path).stdout
     assert run("show", path, "--json").stdout == before
 
 

@@ -49,6 +49,7 @@ def test_a_log_has_what_is_said_and_each_release_in_order(tmp_path: Path, call: 
     assert (times[0] - before).total_seconds() > -0.002
     assert {line["process"] for line in found} == {os.getpid()}
     assert (found[0]["event"], found[0]["command"]) == ("start", "dpvb fit logistic")
+    assert found[0]["arguments"] == [*map(str, call), "--quiet"]
     steps = [(line["step"], line["of"]) for line in found if line["event"] == "step"]
     assert steps == [(step, steps[-1][1]) for step in range(1, steps[-1][1] + 1)]
     messages = [line for line in found if line["event"] == "message"]
@@ -75,6 +76,22 @@ def test_a_refusal_is_an_error_in_the_log_and_lines_are_added(tmp_path: Path, ca
 
 
 @pytest.mark.guarantees("logs")
+@kills("leaks", "a password in a log")
+@edit("cli/log.py", "{without_password(value)}", "{value}")
+@pytest.mark.parametrize("form", ["{}", "--ledger={}"])
+def test_a_log_has_the_arguments_without_passwords(
+    tmp_path: Path, call: list[object], form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpvb.ledger.PATIENCE", 0.0)
+    address = form.format("postgresql://ana:s3cr3t@127.0.0.1:1/budgets")
+    run(*call, *(["--ledger"] if form == "{}" else []), address, "--dataset", "people", code=4)
+    start, *_, end = lines(tmp_path / "run.jsonl")
+    assert form.format("postgresql://ana@127.0.0.1:1/budgets") in start["arguments"]
+    assert "s3cr3t" not in (tmp_path / "run.jsonl").read_text()
+    assert end["exit_code"] == 4
+
+
+@pytest.mark.guarantees("logs")
 @kills("names", "a log follows a link to a file of somebody else's choice")
 @edit("cli/log.py", ' | getattr(os, "O_NOFOLLOW", 0)', "")
 def test_a_log_that_cannot_be_written_is_refused_or_left(tmp_path: Path, call: list[object]) -> None:
@@ -87,6 +104,20 @@ def test_a_log_that_cannot_be_written_is_refused_or_left(tmp_path: Path, call: l
         told = run(*call[:-1], "/dev/full")
         assert told.stderr.count("the log ends here") == 1
         assert (tmp_path / "m.dpvb").exists()
+
+
+def test_the_log_of_a_fit_that_resumes_has_a_start_and_an_end(folder: Path) -> None:
+    """Also where it reads a run that has ended."""
+    log, kept = folder / "run.jsonl", (*COUNTED, "--checkpoint", "run", "--log-file", "run.jsonl")
+    releases = lambda: len(list((folder / "run").glob("release-*"))) >= 2  # noqa: E731
+    stopped(fitting(folder, *kept, steps=60), releases, code=6)
+    for more in ((), ("--resume", "load", "--overwrite")):
+        again = fitting(folder, *kept, *more, steps=60)
+        assert again.communicate(timeout=120)[0] == ""
+        assert again.returncode == 0
+    found = lines(log)
+    ends = [line.get("exit_code") for line in found if line["event"] in ("start", "end")]
+    assert ends == [None, 6, None, 0, None, 0]
 
 
 def test_the_log_of_a_fit_that_ctrl_c_stops_ends_with_what_it_cost(folder: Path) -> None:

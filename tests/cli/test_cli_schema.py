@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from each import each
 from planted import edit, kills
+from terminal import on_terminal
 from test_cli import refuse, run
-from test_cli_check_data import on_terminal
 
 import dpvb
 from dpvb.data import Categorical, Numeric, Schema, Target

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -82,8 +83,10 @@ def test_the_ledger_is_unreachable(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert fit(*COUNTED).exit_code == ExitCode.LEDGER_UNREACHABLE
     held.close()
     pytest.importorskip("psycopg")
+    monkeypatch.setattr("dpvb.ledger.PATIENCE", 0.3)
     away = fit("--ledger", "postgresql://nobody@127.0.0.1:1/budgets", "--dataset", "people")
     assert away.exit_code == ExitCode.LEDGER_UNREACHABLE, away.stderr
+    assert away.stderr.count("Trying again for 0.3 s.") == 1
     assert fit("--ledger", "none.db", "--dataset", "people").exit_code == ExitCode.FAILED
 
 
@@ -174,11 +177,17 @@ def test_the_disk_is_full(folder: Path, monkeypatch: pytest.MonkeyPatch, place: 
     assert ended.exit_code == ExitCode.DISK_FULL, ended.stderr
     assert ended.stderr.count("\n") == 1
     assert "unexpected" not in ended.stderr
-    if place == "model":
-        assert "The fit has ended and was charged." in ended.stderr
+    if place == "checkpoint":
+        assert "was charged before this happened. Repeat the same call to continue." in ended.stderr
         monkeypatch.undo()
         monkeypatch.chdir(folder)
-        assert fit(*KEPT, "--resume", "load").exit_code == ExitCode.DONE
+        assert fit(*KEPT).exit_code == ExitCode.DONE
+    if place == "model":
+        assert "The fit has ended and was charged. Make room, then resume with: dpvb fit logistic" in ended.stderr
+        monkeypatch.undo()
+        monkeypatch.chdir(folder)
+        words = shlex.split(ended.stderr.partition("resume with: dpvb ")[2])
+        assert CliRunner().invoke(cli.app, words).exit_code == ExitCode.DONE
         assert dpvb.load("m.dpvb").privacy_.epsilon <= 1
     with dpvb.Ledger("budget.db") as ledger:
         assert any(entry.kind == "charge" for entry in ledger.entries()) == (place != "temporary")
@@ -189,6 +198,10 @@ def test_the_cause_of_an_error_decides_whatever_wraps_it() -> None:
     wrapped.__cause__ = OSError(errno.ENOSPC, "full")
     assert exit_code_of(wrapped) is ExitCode.DISK_FULL
     assert exit_code_of(errors.CheckpointError("run: damaged.")) is ExitCode.FAILED
+    unloaded = OSError("libllvmlite.so could not be loaded")
+    unloaded.__context__ = OSError("libllvmlite.so: failed to map segment from shared object")
+    assert exit_code_of(unloaded) is ExitCode.OUT_OF_MEMORY
+    assert exit_code_of(OSError(errno.ENOMEM, "x")) is ExitCode.OUT_OF_MEMORY
     assert exit_code_of(errors.OutOfMemoryError("")) is exit_code_of(MemoryError()) is ExitCode.OUT_OF_MEMORY
 
 
@@ -228,6 +241,33 @@ def test_a_ledger_may_be_required(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert fit(*COUNTED).exit_code == ExitCode.DONE
     with pytest.raises(errors.ParameterError, match="DPVB_REQUIRE_LEDGER"):
         dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, max_row_norm=1.0).fit(np.zeros((4, 1)), [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("require_ledger = true", "because the file {path} requires one"),
+        ("require_ledger = 1", "{path} must have one line"),
+        ("require_leger = true", "{path} must have one line"),
+        ("require_ledger", "{path} must have one line"),
+        ("", "{path} must have one line"),
+        ("\udcff", "{path} must have one line"),
+        ("require_ledger = false", None),
+        (None, None),
+    ],
+)
+def test_a_file_may_require_a_ledger(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, words: str | None
+) -> None:
+    """One that says anything else is refused: a mistake in it must not let fits pass."""
+    path = folder / "dpvb.toml"
+    monkeypatch.setattr("dpvb.runs.run.SETTINGS", path)
+    if text is not None:
+        path.write_bytes(text.encode(errors="surrogateescape"))
+    ended = fit()
+    assert ended.exit_code == (ExitCode.DONE if words is None else ExitCode.FAILED), ended.stderr
+    assert words is None or words.format(path=path) in ended.stderr
+    assert fit(*COUNTED).exit_code == ExitCode.DONE
 
 
 @pytest.mark.parametrize("kept", [False, True])

@@ -936,11 +936,12 @@ def test_work_is_a_function_of_its_arguments() -> None:
     release = Release({"a": Block((1,), 1.0)}, Mechanism(Poisson(0.5), 1.0))
     design = Design(X, Y)
     work: Work[Any] = Work(_first, release, grids_of(release, None), InsecureNoise(1).words(step=3, purpose="sampling"))
-    whole = work.sums(design.chunks(), work.draw(design.count))["a"]
+    draw = work.draw(design, design.count)
+    whole = work.sums(design.chunks(), draw)["a"]
     for number in (1, 2, 7, NUMBER):
         start, total = 0, np.zeros(1, dtype=np.int64)
         for part in design.parts(number):
-            total += work.sums(part.chunks(), work.draw(part.count, start))["a"]
+            total += work.sums(part.chunks(), draw, start)["a"]
             start += part.count()
         assert np.array_equal(total, whole)
         assert whole != 0

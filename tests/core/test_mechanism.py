@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -25,7 +25,7 @@ from small_models import table
 from dpvb.core.blocks import Block
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Mechanism, Plan, Release, calibrated, check_budget, phased
-from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
+from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler, Words, _limit
 from dpvb.core.wall import Wall
 from dpvb.errors import ParameterError, PrivacyError
 
@@ -33,9 +33,13 @@ FALSE_ALARM = 1e-6
 BLOCKS = {"a": Block((2,), 1.0, "nonnegative")}
 
 
-def stream(seed: int) -> Callable[[int], np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return lambda count: rng.integers(0, 2**64, count, dtype=np.uint64)
+def stream(seed: int) -> Words:
+    return InsecureNoise(seed).words(step=0, purpose="sampling")
+
+
+def listed(words: Any) -> Words:
+    """The stream that begins with these words."""
+    return lambda count, start=0: np.array(words[start : start + count], dtype=np.uint64)
 
 
 def draws(sampler: Sampler, n: int, steps: int, seed: int = 0) -> np.ndarray:
@@ -43,15 +47,8 @@ def draws(sampler: Sampler, n: int, steps: int, seed: int = 0) -> np.ndarray:
     source = InsecureNoise(seed)
     included = np.empty((steps, n), dtype=bool)
     for step in range(steps):
-        position = 0
-
-        def bits(count: int, step: int = step) -> np.ndarray:
-            nonlocal position
-            position += count
-            return source.words(step=step, purpose="sampling")(count, start=position - count)
-
-        draw = sampler.draw(bits, lambda: n)
-        included[step] = np.concatenate([draw(m) for m in (n // 3, n - n // 3)])
+        draw = sampler.draw(source.words(step=step, purpose="sampling"), lambda: n)
+        included[step] = np.concatenate([draw(0, n // 3), draw(n // 3, n - n // 3)])
     return included
 
 
@@ -62,28 +59,27 @@ def draws(sampler: Sampler, n: int, steps: int, seed: int = 0) -> np.ndarray:
 @kills("rate", "Poisson threshold rounded up")
 @edit(
     "core/sampling.py",
-    "np.uint64(math.floor(math.ldexp(self.sampling_prob, 64)))",
-    "np.uint64(math.floor(math.ldexp(self.sampling_prob, 64)) + 1)",
+    "math.floor(math.ldexp(self.sampling_prob, 64))",
+    "math.floor(math.ldexp(self.sampling_prob, 64)) + 1",
 )
 @given(st.floats(2.0**-64, 1.0, exclude_max=True))
 def test_poisson_rate_is_never_above_q(q: float) -> None:
     """Exactly: words below ⌊q·2⁶⁴⌋ are in, the others out, and ⌊q·2⁶⁴⌋/2⁶⁴ ≤ q."""
     threshold = math.floor(Fraction(q) * 2**64)
     assert Fraction(threshold, 2**64) <= Fraction(q)
-    words = np.array([max(threshold - 1, 0), threshold, 2**64 - 1, 0], dtype=np.uint64)
-    got = Poisson(q).draw(lambda m: words[:m], lambda: 0)(4)
+    got = Poisson(q).draw(listed([max(threshold - 1, 0), threshold, 2**64 - 1, 0]), lambda: 0)(0, 4)
     assert got.tolist() == [threshold > 0, False, False, threshold > 0]
 
 
 def test_poisson_at_the_ends() -> None:
-    assert Poisson(1.0).draw(stream(0), lambda: 5)(5).all()
-    assert not Poisson(1e-30).draw(lambda m: np.zeros(m, dtype=np.uint64), lambda: 5)(5).any()
+    assert Poisson(1.0).draw(stream(0), lambda: 5)(0, 5).all()
+    assert not Poisson(1e-30).draw(listed([0] * 5), lambda: 5)(0, 5).any()
 
 
 def check_counts(trials: int, piece: int) -> None:
     for seed, q in enumerate((1e-12, 1e-9, 1e-6, 0.01)):
         draw = Poisson(q).draw(stream(seed), lambda: trials)
-        count = sum(int(draw(piece).sum()) for _ in range(trials // piece))
+        count = sum(int(draw(start, piece).sum()) for start in range(0, trials, piece))
         tail = FALSE_ALARM / 8
         assert scipy.stats.binom.isf(1 - tail, trials, q) <= count <= scipy.stats.binom.isf(tail, trials, q)
 
@@ -102,28 +98,55 @@ def test_poisson_counts_of_many_trials() -> None:
 
 
 @pytest.mark.guarantees("sampling")
-@pytest.mark.parametrize(("size", "n"), [(1, 4), (2, 5), (3, 5), (5, 5)])
-def test_fixed_size_draws_every_subset_alike(size: int, n: int) -> None:
-    subsets = dict.fromkeys(itertools.combinations(range(n), size), 0)
-    bits = stream(size)
-    trials = 400 * len(subsets)
-    for _ in range(trials):
-        draw = FixedSize(size, n).draw(bits, lambda: n)
-        subsets[tuple(np.flatnonzero(draw(n)))] += 1
-    if len(subsets) > 1:
-        assert scipy.stats.chisquare(list(subsets.values())).pvalue > FALSE_ALARM
+@kills("sampler", "fixed-size batches of fewer units where two words are equal")
+@edit("core/sampling.py", "None if last[place - 1] == last[place] else int(last[place])", "int(last[place])")
+@kills("sampler", "fixed-size batches prefer a place")
+@edit("core/sampling.py", "last[place - 1] == last[place]", "last[0] == last[-1]")
+@pytest.mark.parametrize("alphabet", [range(4), [0, 5, 2**52 - 1, 2**52, 2**52 + 7], [0, 2**63, 2**64 - 1]])
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_every_set_is_drawn_by_equally_many_words(n: int, alphabet: Any) -> None:
+    """Over all sequences of n words of an alphabet, of one bucket or of several: the law is uniform, exactly."""
+    for size in range(1, n + 1):
+        drawn: Counter[tuple[int, ...]] = Counter()
+        for words in itertools.product(alphabet, repeat=n):
+            low = sorted(words)
+            if size < n and low[size - 1] == low[size]:  # No limit has this many words below it: fresh words follow.
+                assert _limit(listed(words), 0, n, size) is None
+                continue
+            drawn[tuple(np.flatnonzero(FixedSize(size, n).draw(listed(words), lambda: n)(0, n)).tolist())] += 1
+        assert drawn.keys() == set(itertools.combinations(range(n), size))
+        assert len(set(drawn.values())) == 1
+
+
+@pytest.mark.guarantees("sampling")
+def test_fixed_size_draws_the_smallest_words_of_many_blocks() -> None:
+    n, size, words = 200_003, 1_234, stream(5)
+    draw = FixedSize(size, n).draw(words, lambda: n)
+    assert set(np.flatnonzero(draw(0, n))) == set(np.argsort(words(n))[:size])
+
+
+def test_a_draw_of_a_fixed_size_holds_no_word_of_each_unit() -> None:
+    """The limit of 4,000,000 units is found in 4 MB, where their words alone are 32."""
+    n = 4_000_000
+    tracemalloc.start()
+    draw = FixedSize(1_000, n).draw(stream(6), lambda: n)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4e6
+    assert sum(int(draw(start, 8192).sum()) for start in range(0, n, 8192)) in (1_000, 1_001)
 
 
 @kills("rate", "fixed-size batches drawn above their rate")
 @edit("core/sampling.py", "places = max(self.n_units, count())", "places = max(self.batch_size, count())")
 def test_fixed_size_pads_and_never_exceeds_its_rate() -> None:
     """N ≤ N₀ leaves empty places, N > N₀ draws from all N: in both cases every unit has probability S/max(N, N₀)."""
-    bits = stream(9)
+    rng = np.random.default_rng(9)
     for n, places in ((3, 8), (8, 8), (12, 12)):
         trials = 6000
         included = np.zeros((trials, n), dtype=bool)
         for t in range(trials):
-            included[t] = FixedSize(4, 8).draw(bits, lambda n=n: n)(n)
+            words = listed(rng.integers(0, 2**64, places, dtype=np.uint64))
+            included[t] = FixedSize(4, 8).draw(words, lambda n=n: n)(0, n)
         assert included.sum(axis=1).max() <= 4
         if n >= 8:
             assert (included.sum(axis=1) == 4).all()
@@ -133,23 +156,17 @@ def test_fixed_size_pads_and_never_exceeds_its_rate() -> None:
         assert np.abs(included.mean(axis=0) - prob).max() < 5.5 * spread  # 12 means: 5e-7
 
 
-def test_fixed_size_draws_again_while_keys_are_equal() -> None:
-    words = iter([[1, 1, 2, 3], [7, 7, 7, 7], [9, 4, 5, 8]])
-    asked = []
-
-    def bits(count: int) -> np.ndarray:
-        asked.append(count)
-        return np.array(next(words), dtype=np.uint64)
-
-    assert FixedSize(2, 4).draw(bits, lambda: 4)(4).tolist() == [False, True, True, False]
-    assert asked == [4, 4, 4]
+def test_fixed_size_draws_again_while_the_limit_passes_between_equal_words() -> None:
+    """Words 1 to 4 and 5 to 8 give no two smallest ones; words 9 to 12 do, though two of them are equal."""
+    draw = FixedSize(2, 4).draw(listed([3, 1, 3, 3, 7, 7, 7, 7, 9, 4, 4, 8]), lambda: 4)
+    assert draw(0, 4).tolist() == [False, True, True, False]
+    assert draw(1, 2).tolist() == [True, True]
 
 
 def test_chunks_do_not_matter() -> None:
     for sampler in (Poisson(0.3), FixedSize(11, 40), FullBatch()):
-        one = sampler.draw(stream(4), lambda: 40)(40)
         draw = sampler.draw(stream(4), lambda: 40)
-        assert np.array_equal(np.concatenate([draw(1), draw(0), draw(17), draw(22)]), one)
+        assert np.array_equal(np.concatenate([draw(0, 1), draw(1, 0), draw(1, 17), draw(18, 22)]), draw(0, 40))
 
 
 # --- fresh batches ------------------------------------------------------------------------------------------
@@ -188,11 +205,11 @@ def freshness(included: np.ndarray) -> dict[str, float]:
 @kills("sampler", "shuffled epochs accounted as Poisson", "poisson")
 @edit(
     "core/sampling.py",
-    "return lambda m: bits(m) < threshold",
+    "return Below(words, math.floor(math.ldexp(self.sampling_prob, 64)))",
     "turn, period = next(_TURNS), round(1 / self.sampling_prob)\n"
-    "        return lambda m: (np.arange(m) + turn) % period == 0\n",
+    "        return lambda start, m: (np.arange(start, start + m) + turn) % period == 0\n",
 )
-@edit("core/sampling.py", "#: Says, chunk after chunk", "_TURNS = iter(range(10**9))\n#: Says, chunk after chunk")
+@edit("core/sampling.py", "#: Says which of the", "_TURNS = iter(range(10**9))\n#: Says which of the")
 @pytest.mark.parametrize("sampler", [Poisson(Q), FixedSize(int(N * Q), N)], ids=["poisson", "fixed_size"])
 def test_batches_are_fresh(sampler: Sampler) -> None:
     """Inclusion counts spread as independent draws do, and one batch says nothing of the next."""

@@ -209,7 +209,7 @@ def test_an_empty_corpus_is_pure_noise(case: Case, clip: str) -> None:
 @edit(
     "core/wall.py",
     "        if isinstance(self.__source, Spread):\n",
-    "        found = work.sums(self.__source.chunks(), work.draw(int)).values()\n"
+    "        found = work.sums(self.__source.chunks(), work.draw(self.__source, int)).values()\n"
     "        if not any(total.any() for total in found):\n"
     "            self.__step = len(self.__plan)\n        if isinstance(self.__source, Spread):\n",
 )
@@ -407,7 +407,7 @@ def test_the_grid_leaves_room_and_resolution(noise: float, bound: float, n_units
 
 
 @kills("sampler", "every chunk meets the same random words")
-@edit("core/clipped_sums.py", "            position += count\n", "            position = count\n")
+@edit("core/clipped_sums.py", "draw(start, chunk.num_units), start + chunk", "draw(0, chunk.num_units), start + chunk")
 def test_sums_do_not_depend_on_chunks() -> None:
     rng = np.random.default_rng(3)
     case = CASES[1]

@@ -274,7 +274,7 @@ def check(reader: str, found: Sequence[Record]) -> None:
 @pytest.mark.parametrize("reader", READERS)
 def test_the_units_of_a_collection_are_those_of_each_persons_records_alone(reader: str) -> None:
     """Records of several persons among one another, in every reader, in memory, streamed, and in shards."""
-    examples = 4 if "streamed" in reader else 10
+    examples = 3 if "streamed" in reader else 6
 
     @settings(max_examples=examples, deadline=None, derandomize=True, database=None)
     @given(collections)

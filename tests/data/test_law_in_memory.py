@@ -339,7 +339,7 @@ def opened(door: Any, column: Any) -> tuple[Counter[bytes], Any]:
     "    return DenseMatrix(real(array))\n",
 )
 @pytest.mark.parametrize("door", DOORS)
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.lists(cells, min_size=2, max_size=5), cells, st.sampled_from(WRITERS))
 @example([np.timedelta64(5, "s"), np.timedelta64(1, "h")], np.timedelta64(7, "ns"), inferred)
 @example([pd.Timedelta("2s"), pd.Timedelta("1s"), 1], "n/k", series)
@@ -369,7 +369,7 @@ def test_one_cell_changes_one_unit(door: str, column: list[Any], cell: Any, writ
 
 @pytest.mark.guarantees("cells in memory")
 @pytest.mark.parametrize("door", DOORS)
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(st.lists(cells, min_size=1, max_size=4), cells, st.sampled_from(WRITERS))
 def test_one_record_more_is_one_unit_more(door: str, column: list[Any], cell: Any, writer: Any) -> None:
     units, public = opened(DOORS[door], written(writer, column))

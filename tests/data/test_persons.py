@@ -361,7 +361,7 @@ def test_data_that_are_not_read_to_their_end_leave_no_files(error: Any, tmp_path
 
 @pytest.mark.guarantees("sampling")
 @kills("sampler", "units of partitions drawn by their places in the partitions")
-@edit("core/clipped_sums.py", "draw if numbers is None else drawn(", "draw if True else drawn(")
+@edit("core/clipped_sums.py", "draw if numbers is None else Listed(", "draw if True else Listed(")
 @pytest.mark.parametrize("sampler", [FullBatch(), Poisson(0.4), FixedSize(20, 60)])
 def test_a_sum_over_files_has_the_bits_of_the_sum_over_one(sampler: Any, tmp_path: Path) -> None:
     """Persons with rows in all files; the same words draw the same persons, whichever partition they are in."""
@@ -429,3 +429,20 @@ def test_a_person_moves_a_sum_over_files_by_one_bound_at_most(tmp_path_factory: 
         paths = [write(folder / f"{name}{n}", rows) for n, (write, rows) in enumerate(content)]
         sources.append(open_documents(paths, vocabulary=WORDS, group_column="who"))
     assert moved(LDAModel(2, len(WORDS)), "words", *sources) <= 1.0 + 1e-6
+
+
+@kills("leaks", "rows of persons in another folder than the one for temporary files")
+@edit("data/partitions.py", 'tempfile.mkdtemp(prefix="dpvb-", dir=place)', 'tempfile.mkdtemp(prefix="dpvb-")')
+def test_rows_go_to_the_folder_for_temporary_files_and_to_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python takes another place where TMPDIR cannot be used; a fit is refused."""
+    (tmp_path / "people.csv").write_text("v,who\n1,a\n2,b\n")
+    schema = Schema((Numeric("v", 0, 9),), group="who")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
+    with pytest.raises(DataFormatError, match=r"cannot be written: .*Set TMPDIR to a folder with more room"):
+        Table(tmp_path / "people.csv", schema, stream=True)
+    (tmp_path / "gone").mkdir()
+    table = Table(tmp_path / "people.csv", schema, stream=True)
+    assert len([*(tmp_path / "gone").glob("dpvb-*")]) == 1
+    del table

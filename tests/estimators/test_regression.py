@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -708,3 +709,17 @@ def test_a_file_that_claims_another_width_is_refused_before_anything_is_made_of_
     forge(tmp_path / "model", learned={"columns.width": width})
     with pytest.raises(ModelFileError, match="do not fit together"):
         dpvb.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("make", [dpvb.LogisticRegression, partial(dpvb.LinearRegression, y_range=(0, 1))])
+def test_a_full_covariance_of_too_many_columns_is_refused_before_the_charge(make: Any, tmp_path: Path) -> None:
+    levels = tuple(f"c{n}" for n in range(2_001))
+    schema = dpvb.data.Schema((dpvb.data.Categorical("c", levels, unseen=False, missing=False),))
+    table, y = dpvb.data.Table({"c": np.array(levels[:9])}, schema), np.arange(9) % 2
+    with dpvb.Ledger(tmp_path / "budget.db") as ledger:
+        ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=3.0, delta=1e-4)
+        with pytest.raises(ParameterError, match=r"at most 2,000 columns, .*CPU hours and 2 GB.*covariance='diagonal'"):
+            make(epsilon=1.0, delta=1e-6).fit(table, y, run=dpvb.Run(ledger=ledger, dataset="people"))
+        assert ledger.remaining("people").epsilon == 3.0
+    if make is dpvb.LogisticRegression:
+        assert make(epsilon=1.0, delta=1e-6, covariance="diagonal", n_steps=2).release_plan(table, y)

@@ -17,10 +17,11 @@ from test_cli import run
 
 from dpvb.cli import federate
 from dpvb.cli.federate import lead, owner
-from dpvb.errors import FederationError
+from dpvb.errors import CheckpointError, FederationError
 from dpvb.federated.channel import Channel
 from dpvb.federated.config import Certificate, ClientConfig, ServerConfig
 from dpvb.federated.keys import Identity
+from dpvb.federated.mailbox_client import serve
 from dpvb.federated.mailbox_server import Mailbox
 from dpvb.federated.record import Recorded
 from dpvb.federated.server import Server
@@ -146,6 +147,44 @@ def test_a_wrong_key(folder: Path) -> None:
     agreement = folder / "agreement.toml"
     agreement.write_text(re.sub('north = "..', 'north = "00', agreement.read_text()))
     assert own in said(folder, "client", "north")
+
+
+def test_two_processes_with_one_key(folder: Path) -> None:
+    lines: list[str] = []
+    with mailbox(folder, lines.append) as box:
+        settings = ClientConfig.load(folder / "north.toml")
+        channel = Channel(settings.identity, {"server": settings.agreement.server_key})
+        asked, over = threading.Event(), threading.Event()
+
+        def first(data: bytes) -> bytes:
+            asked.set()
+            over.wait(100)
+            return data
+
+        def serving(handler: Callable[[bytes], bytes]) -> None:
+            serve(channel, "server", handler, address=box.address, patience=lambda: 20.0, ended=over.is_set)
+
+        box.send("north", b"question")
+        thread = threading.Thread(target=serving, args=(first,))
+        thread.start()
+        assert asked.wait(100)
+        serving(lambda data: (over.set(), data)[1])
+        thread.join(100)
+        assert messages("Two processes have one key")[0] in lines
+
+
+def test_a_full_disk(folder: Path) -> None:
+    """Of the server's folder: as many pages of the database as the offer needs, and no more."""
+    answer, place = bytes(10**6), folder / "server.state"
+    with Recorded(InProcess({"north": lambda data: answer}), place) as record:
+        record._file.execute("PRAGMA max_page_count = 20")
+        record.send("north", b"question")
+        with pytest.raises(CheckpointError) as full:
+            record.poll(0.0)
+    assert f"error: {full.value}".replace(f"{folder}/", "") == messages("A disk is full")[0]
+    with Recorded(InProcess({"north": lambda data: answer}), place) as record:
+        record.send("north", b"question")
+        assert record.poll(0.0) == [(1, "north", answer)]
 
 
 @pytest.mark.slow

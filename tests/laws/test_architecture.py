@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,8 @@ def module(path: Path) -> str:
     return first.removesuffix(".py")
 
 
-def imports(path: Path) -> set[str]:
+@cache
+def imports(path: Path) -> frozenset[str]:
     """Rooms of this package that a file imports, at its top or inside functions."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -39,7 +41,7 @@ def imports(path: Path) -> set[str]:
                 room = parts[1]
                 if (ROOT / room).exists() or (ROOT / f"{room}.py").exists():
                     found.add(room)
-    return found
+    return frozenset(found)
 
 
 def rooms(*names: str) -> Iterator[Path]:
@@ -77,13 +79,14 @@ SHARED += ("models.expfam", "models.empirical_bayes", "models.base", "rows")
 DECLARED = ("guards", "data.tables.response")
 
 
-def imported(path: Path) -> Iterator[str]:
+@cache
+def imported(path: Path) -> frozenset[str]:
     """Dotted names of this package that a file imports, without the package's own."""
-    return imported_of(ast.parse(path.read_text()))
+    return frozenset(imported_of(ast.walk(ast.parse(path.read_text()))))
 
 
-def imported_of(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def imported_of(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name.removeprefix("dpvb.") for alias in node.names if alias.name.startswith("dpvb."))
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "dpvb":
@@ -107,11 +110,12 @@ def test_no_files_import_each_other_in_a_circle() -> None:
     files = {str(path.relative_to(ROOT).with_suffix("")).replace("/", "."): path for path in FILES}
     found: dict[str, set[str]] = {}
     for name, path in files.items():
-        tree = ast.parse(path.read_text())
-        for node in ast.walk(tree):
-            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-                node.body = []
-        texts = set(imported_of(tree))
+        nodes = [*ast.walk(ast.parse(path.read_text()))]
+        for node in nodes:
+            if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+                typed = {inner for line in node.body for inner in ast.walk(line)}
+                nodes = [one for one in nodes if one not in typed]
+        texts = set(imported_of(nodes))
         found[name] = {text if text in files else text.rpartition(".")[0] for text in texts} & (set(files) - {name})
     while leaves := {name for name, others in found.items() if not others & set(found)}:
         found = {name: others for name, others in found.items() if name not in leaves}
@@ -155,8 +159,13 @@ def test_the_audit_looks_from_outside() -> None:
                 assert not name.rpartition(".")[2].startswith("_"), path
 
 
-def attributes(path: Path) -> Iterator[tuple[str, int]]:
+@cache
+def attributes(path: Path) -> tuple[tuple[str, int], ...]:
     """Every dotted name in a file, with its line."""
+    return tuple(attributes_of(path))
+
+
+def attributes_of(path: Path) -> Iterator[tuple[str, int]]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Attribute):
             yield ast.unparse(node), node.lineno

@@ -5,15 +5,19 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 import guarantees
 import pytest
 from packaging.requirements import Requirement
+from packaging.version import Version
 from test_architecture import ORDER
 
 import dpvb
 from benchmarks import pictures
+from dpvb.guards.version import NEXT
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -119,6 +123,27 @@ def test_every_model_guide_has_the_same_outline() -> None:
         assert re.findall(r"^## (.+)$", text, re.M) == outline, path
 
 
+def test_licences_are_those_of_the_package() -> None:
+    """One expression, and the licence of each dependency that a user can install; one of them is under the LGPL."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    page = (ROOT / "docs" / "licences.md").read_text()
+    assert f"`{project['license']}`" in page
+    listed = re.findall(r"^\| ([a-z0-9-]+) \| (?:core|extra `(\w+)`) \| (.+) \|$", page, re.M)
+    extras = project["optional-dependencies"]
+    of_users = {name: extras[name] for name in extras if name not in ("docs", "pages", "fuzz", "dev")}
+    needed = {"": project["dependencies"], **of_users}
+    expected = sorted((Requirement(text).name, extra) for extra, texts in needed.items() for text in texts)
+    assert sorted((name, extra) for name, extra, _ in listed) == expected
+    assert [name for name, _, licence in listed if "GPL" in licence] == ["psycopg"]
+    for name, _, licence in listed:
+        with suppress(metadata.PackageNotFoundError):
+            facts = metadata.metadata(name)
+            said = facts.get("License-Expression") or " ".join(facts.get_all("Classifier") or ())
+            assert ("GPL" in said) == ("GPL" in licence), name
+    for path in project["license-files"]:
+        assert (ROOT / path).is_file()
+
+
 def test_decisions_are_numbered_and_short() -> None:
     pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     assert [page.name[:5] for page in pages] == [f"{number:04d}-" for number in range(1, len(pages) + 1)]
@@ -130,8 +155,10 @@ def test_decisions_are_numbered_and_short() -> None:
 
 def test_versions_agree() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert f"\nversion: {project['version']}\n" in (ROOT / "CITATION.cff").read_text()
-    assert project["version"] == dpvb.__version__
+    assert project["dynamic"] == ["version"]
+    released = re.findall(r"^## ([0-9.]+)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert f"\nversion: {released[0]}\n" in (ROOT / "CITATION.cff").read_text()
+    assert all(Version(one) < Version(dpvb.__version__) <= Version(NEXT) for one in released if one != NEXT)
     pins = dict(line.split("==") for line in (ROOT / "setup" / "lowest.txt").read_text().split() if "==" in line)
     extras = project["optional-dependencies"]
     allowed = map(Requirement, [*project["dependencies"], *(text for name in extras for text in extras[name])])

@@ -12,14 +12,19 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from planted import edit, kills
 from postgresql_server import Server, running
+from typer.testing import CliRunner
 
+import dpvb
+from dpvb import cli
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.events import Event
-from dpvb.errors import BudgetError, LedgerError, ParameterError
-from dpvb.ledger import Ledger
+from dpvb.core.noise import InsecureNoise
+from dpvb.errors import BudgetError, LedgerError, LedgerUnreachableError, ParameterError
+from dpvb.ledger import Ledger, Receipt
 from dpvb.ledger.address import without_password
 from dpvb.ledger.chain import COLUMNS, Entry
 from dpvb.ledger.postgresql import PostgreSQLStore
@@ -42,6 +47,12 @@ def cost(noise_multiplier: float = 20.0) -> Composition:
 
 def charge(ledger: Ledger, run: str, noise_multiplier: float = 20.0, digest: str = "plan") -> int:
     return ledger.charge("people", cost(noise_multiplier), run=run, plan_digest=digest, unit="row").seq
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is away is not asked again, unless a test is about that."""
+    monkeypatch.setattr("dpvb.ledger.PATIENCE", 0.0)
 
 
 @pytest.fixture
@@ -386,6 +397,35 @@ def test_a_ledger_of_an_earlier_version_is_upgraded_by_its_owner(postgresql: Ser
         again.verify()
 
 
+def test_a_ledger_in_which_appenders_could_register_is_upgraded_by_its_owner(
+    ledger: Ledger, postgresql: Server
+) -> None:
+    """`dpvb ledger init` does it; rows and rights stay, and saying it again changes nothing."""
+    theirs, before, name = appender(ledger, postgresql), raw(postgresql, ledger.url), database(ledger.url)
+    function = postgresql.execute("SELECT pg_get_functiondef('dpvb.check_entry'::regproc)", database=name)[0][0]
+    postgresql.execute(
+        "SET session_replication_role = replica",
+        function.replace("pg_has_role((SELECT relowner", "true OR pg_has_role((SELECT relowner"),
+        "UPDATE dpvb.ledger SET format = 3",
+        database=name,
+    )
+    ledger.close()
+    for address, read_only in ((theirs, False), (ledger.url, True)):
+        with pytest.raises(LedgerError, match="its owner must open the ledger once"):
+            Ledger(address, read_only=read_only)
+    for _ in range(2):
+        done = CliRunner().invoke(cli.app, ["ledger", "init", ledger.url])
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert "is ready, with 1 data set." in done.stdout
+    assert raw(postgresql, ledger.url) == before
+    with Ledger(theirs) as found:
+        with pytest.raises(LedgerError, match="only the owner"):
+            found.register("more", **PEOPLE)
+        charge(found, "c")
+    with Ledger(ledger.url) as found:
+        found.verify()
+
+
 def test_an_earlier_ledger_that_was_cut_short_is_not_upgraded(postgresql: Server, earlier: str) -> None:
     behind = "SET session_replication_role = replica"
     postgresql.execute(behind, "DELETE FROM dpvb.entry WHERE seq > 8", database=database(earlier))
@@ -687,3 +727,104 @@ def test_an_export_is_checked_without_a_server(ledger: Ledger, tmp_path: Path) -
     out.write_text(out.read_text().replace('"run":"a"', '"run":"x"'))
     with pytest.raises(LedgerError, match="row 2"):
         verify_export(out)
+
+
+# A server that is away for a while
+
+
+@pytest.fixture
+def patient(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpvb.ledger.PATIENCE", 60.0)
+
+
+@pytest.mark.guarantees("durable charges")
+@kills("crashes", "PostgreSQL: a fit that a restart of the server ends")
+@edit("ledger/__init__.py", "if not is_address(self.url) or left <= 0:", "if True:")
+def test_a_fit_waits_for_a_server_that_restarts(
+    tmp_path: Path, patient: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Stopped without a farewell at each release: charged once, and the model is that of a fit without restarts."""
+    rng = np.random.default_rng(0)
+    x_nd, y_n = rng.uniform(-1, 1, (300, 2)), np.arange(300) % 2
+    models: list[Any] = []
+    monkeypatch.setattr("dpvb.core.wall.SecureNoise", lambda: InsecureNoise(3))
+    with running() as server:
+        for restarts in (False, True):
+            url = server.new_database()
+            with Ledger(url) as ledger:
+                ledger.register("people", **PEOPLE)
+
+            def stop(step: int, plan: object, restarts: bool = restarts) -> None:
+                if restarts:
+                    server.stop()
+                    threading.Timer(1.0, server.start).start()
+
+            run = dpvb.Run(ledger=url, dataset="people", checkpoint=tmp_path / f"run {restarts}", progress=stop)
+            model = dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, n_steps=3, low=-1, high=1)
+            models.append(model.fit(x_nd, y_n, run=run))
+            with Ledger(url) as ledger:
+                ledger.verify([Receipt(**vars(model.privacy_.charge))])
+                kinds = [entry.state or entry.kind for entry in ledger.entries()]
+            assert kinds == ["dataset", "charge", *["released"] * (len(kinds) - 3), "finished"]
+            assert len(kinds) > 5
+    assert np.array_equal(models[0].coef_, models[1].coef_)
+    assert "Trying again for 60 s." in capsys.readouterr().err
+
+
+def test_a_server_that_stays_away_is_given_up(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a public time, which does not depend on how often it was asked."""
+    pauses: list[float] = []
+    clock = iter([0.0, 1.0, 4.0, 9.0, 30.0])
+    monkeypatch.setattr("dpvb.ledger.PATIENCE", 30.0)
+    monkeypatch.setattr("dpvb.ledger.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("dpvb.ledger.time.sleep", pauses.append)
+
+    def away() -> None:
+        raise LedgerUnreachableError("gone.")
+
+    with pytest.raises(LedgerUnreachableError):
+        ledger._patiently(away)
+    assert pauses == [0.1, 0.2, 0.4]
+
+
+@pytest.mark.guarantees("durable charges")
+@kills("crashes", "PostgreSQL: a run that takes its own lost answer for another process")
+@edit("ledger/__init__.py", 'if before and state == "resumed" and before.hash == self._sent:', "if False:")
+def test_what_was_committed_and_whose_answer_was_lost_is_done_once(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, patient: None
+) -> None:
+    """Each kind of row: the server has it, the connection breaks, and the call is made again."""
+    from dpvb.ledger.postgresql import _Transaction
+
+    send, lost = _Transaction.send, []
+
+    def answer_lost(self: Any, statement: str, values: Any = ()) -> Any:
+        found = send(self, statement, values)
+        if statement.startswith("COMMIT; BEGIN") and lost:
+            lost.clear()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+        return found
+
+    monkeypatch.setattr(_Transaction, "send", answer_lost)
+    calls = [
+        lambda: ledger.register("more", **PEOPLE),
+        lambda: ledger.charge("people", cost(), unit="row"),
+        lambda: ledger.append("a", attempt=0, state="started", step=0),
+        lambda: ledger.append("a", attempt=1, state="resumed"),
+        lambda: ledger.append("a", attempt=1, state="finished"),
+        lambda: ledger.refund("b", unstarted=cost()),
+        lambda: ledger.record_data_check("people"),
+    ]
+    for number, call in enumerate(calls):
+        before = len(ledger.entries())
+        lost.append(True)
+        call()
+        assert not lost
+        assert len(ledger.entries()) == before + (2 if number == 5 else 1)
+    with pytest.raises(LedgerError, match="has ended"):
+        ledger.append("a", attempt=1, state="resumed")
+    charge(ledger, "last")
+    ledger.append("last", attempt=1, state="resumed")
+    with pytest.raises(LedgerError, match="taken over"):  # It is another call that says the same.
+        ledger.append("last", attempt=1, state="resumed")
+    ledger.verify()

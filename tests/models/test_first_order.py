@@ -353,13 +353,13 @@ def test_the_posterior_averages_over_tau_by_its_evidence() -> None:
     variance_ee, steep, noise = root_ee @ root_ee.T, 1.3, 2.0
     score_e, offset_e = rng.standard_normal((2, 4))
     score = ridge.NoisyScore(score_e, offset_e, variance_ee, steep, noise)
-    prior = ridge.WeightPrior(slope_ee @ slope_ee.T, fixed_ee @ fixed_ee.T, ridge.grid())
+    prior = ridge.WeightPrior(slope_ee, fixed_ee, ridge.grid())
     slope_ee = steep * variance_ee
     error_ee = np.linalg.inv(slope_ee) @ (variance_ee + noise * np.eye(4)) @ np.linalg.inv(slope_ee)
     newton_e = offset_e + np.linalg.solve(slope_ee, score_e)
     logs, means, covariances = [], [], []
     for tau in prior.taus:
-        prior_ee = tau**2 * prior.slopes_ee + prior.fixed_ee
+        prior_ee = tau**2 * prior.slopes_ef @ prior.slopes_ef.T + fixed_ee @ fixed_ee.T
         gain_ee = prior_ee @ np.linalg.inv(prior_ee + error_ee)
         mean_e, covariance_ee = ridge.posterior(score, replace(prior, taus=(tau,)))
         np.testing.assert_allclose(mean_e, gain_ee @ newton_e, rtol=1e-7)
@@ -373,6 +373,60 @@ def test_the_posterior_averages_over_tau_by_its_evidence() -> None:
     np.testing.assert_allclose(mean_e, weight_a @ np.array(means), rtol=1e-7)
     second_ee = sum(w * (c + np.outer(m, m)) for w, m, c in zip(weight_a, means, covariances, strict=True))
     np.testing.assert_allclose(covariance_ee, second_ee - np.outer(mean_e, mean_e), rtol=1e-6)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.7, np.array([0.2, 0.5, 3.0])])
+def test_independent_directions_have_the_posterior_of_their_matrix(noise: Any) -> None:
+    rng = np.random.default_rng(13)
+    score_e, offset_e = rng.standard_normal((2, 3))
+    variance_e = rng.uniform(0.5, 2.0, 3)
+    prior = ridge.WeightPrior(rng.standard_normal((3, 3)), rng.standard_normal((3, 1)), ridge.grid())
+    beside = ridge.NormalLikelihood(np.eye(3) + 0.2, rng.standard_normal(3))
+    for others in ((), (beside,)):
+        vector, matrix = (
+            ridge.NoisyScore(score_e, offset_e, variance, 1.2, noise, others)
+            for variance in (variance_e, np.diag(variance_e))
+        )
+        np.testing.assert_allclose(
+            ridge.mean_of(vector.information(), prior), ridge.posterior(matrix, prior)[0], rtol=1e-12
+        )
+        np.testing.assert_allclose(vector.slope(score_e), matrix.slope(score_e), rtol=1e-14)
+
+
+def test_the_best_scale_is_that_of_the_density_of_the_estimates() -> None:
+    rng = np.random.default_rng(14)
+    for _ in range(20):
+        point_e, variance_e = rng.standard_normal(5), rng.uniform(0.01, 1.0, 5)
+        prior = ridge.WeightPrior(rng.standard_normal((5, 5)), rng.standard_normal((5, 2)), ridge.grid())
+        logs = [
+            multivariate_normal(cov=prior.covariance(tau) + np.diag(variance_e)).logpdf(point_e)
+            - 0.5 * (math.log(tau / tuned.TAU_MEDIAN) / tuned.TAU_SPREAD) ** 2
+            for tau in prior.taus
+        ]
+        assert ridge.best_scale(point_e, variance_e, prior) == prior.taus[int(np.argmax(logs))]
+
+
+def test_a_prior_without_width_in_some_directions_needs_no_inverse() -> None:
+    """Where the prior has no width the mean and the variance are 0, and elsewhere those of the rest by itself."""
+    prior = ridge.WeightPrior(np.diag([1.0, 0.0, 2.0]), np.zeros((3, 0)), ridge.grid())
+    likelihood = ridge.NormalLikelihood(np.diag([3.0, 5.0, 0.5]), np.array([1.0, 9.0, -2.0]))
+    rest = ridge.WeightPrior(np.diag([1.0, 2.0]), np.zeros((2, 0)), ridge.grid())
+    own = ridge.NormalLikelihood(np.diag([3.0, 0.5]), np.array([1.0, -2.0]))
+    np.testing.assert_allclose(ridge.mean_of(likelihood, prior)[[0, 2]], ridge.mean_of(own, rest), rtol=1e-12)
+    covariance_ee = ridge.covariance_of(likelihood, prior)
+    np.testing.assert_allclose(covariance_ee[np.ix_([0, 2], [0, 2])], ridge.covariance_of(own, rest), atol=1e-12)
+    assert not covariance_ee[1].any()
+
+
+def test_collinear_directions_beyond_all_digits_have_a_posterior() -> None:
+    """P is indefinite in float64; the sum of the weights is known, and their difference is not."""
+    ones_ee, way_e = np.ones((4, 4)) * (1 + 1e-15 * np.arange(4)), np.array([1.0, -1.0, 0.0, 0.0])
+    likelihood = ridge.NormalLikelihood(1e18 * (ones_ee + ones_ee.T), np.full(4, 2e18))
+    prior = ridge.WeightPrior(np.eye(4), np.zeros((4, 0)), (1.0,))
+    covariance_ee = ridge.covariance_of(likelihood, prior)
+    assert np.isfinite(ridge.mean_of(likelihood, prior)).all()
+    assert np.ones(4) @ covariance_ee @ np.ones(4) < 1e-3
+    assert 0 < way_e @ covariance_ee @ way_e < 2.1
 
 
 def test_averaged_scores_weigh_by_inverse_variance() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -32,7 +33,7 @@ from dpvb.errors import (
     PrivacyError,
     SyntheticIntervalWarning,
 )
-from dpvb.models.mixtures import categorical
+from dpvb.models.mixtures import categorical, components
 from dpvb.models.mixtures.components import Components, MixedColumns, MixturePosterior, ReleasedSums
 from dpvb.models.mixtures.mixture import MixtureModel
 from dpvb.models.mixtures.pairs import Pairs
@@ -349,6 +350,24 @@ def test_clip_constants_are_those_of_quadrature() -> None:
     # What is known of one dimension: .145 of the rows are clipped.
     lost = quad(lambda z: norm.pdf(z) * (math.hypot(a1 * z, a2 * (z * z - 1) / math.sqrt(2)) > 1), -12, 12, limit=400)
     assert lost[0] == pytest.approx(0.145, abs=0.01)
+
+
+@pytest.mark.parametrize("entries", [1, 5_000, 10**6])
+def test_clip_constants_have_the_same_bits_in_pieces(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    clip = MixedColumns(numbers=12, gaps=(3,), max_counts=(9.0,), clip_factor=0.7).clip
+    monkeypatch.setattr(components, "_ENTRIES", 2**40)
+    whole = components._constants.__wrapped__(clip)
+    monkeypatch.setattr(components, "_ENTRIES", entries)
+    assert components._constants.__wrapped__(clip) == whole
+
+
+def test_clip_constants_need_no_memory_for_all_pairs_of_all_draws() -> None:
+    clip = MixedColumns(numbers=60, clip_factor=0.7).clip  # All pairs of all draws are 1,830 x 17,476 numbers: 256 MB.
+    tracemalloc.start()
+    components._constants.__wrapped__(clip)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64e6
 
 
 def test_clipping_is_undone_for_gaussian_rows() -> None:

@@ -143,7 +143,7 @@ def test_the_error_of_a_curvature_is_nothing_without_noise_and_grows_with_it() -
 def test_an_error_of_the_curvature_widens_the_posterior_by_what_it_adds_to_the_score() -> None:
     """One dimension, by the fixed point written out: V = v + E((z - z_0)² + Var z) + D(z - z_0)²."""
     score = ridge.NoisyScore(np.array([3.0]), np.array([0.5]), np.array([[2.0]]), 1.0, 0.7)
-    prior = ridge.WeightPrior(np.array([[4.0]]), np.zeros((1, 1)), (1.0,))
+    prior = ridge.WeightPrior(np.array([[2.0]]), np.zeros((1, 0)), (1.0,))
     mean_e, variance_ee = ridge.posterior(ridge.honest(score, prior, np.array([[0.3]]), np.array([0.2])), prior)
     noise = 0.7 + 0.3 * float(variance_ee[0, 0]) + 0.5 * float(mean_e[0] - 0.5) ** 2
     information = 4.0 / (2.0 + noise)
@@ -154,7 +154,7 @@ def test_an_error_of_the_curvature_widens_the_posterior_by_what_it_adds_to_the_s
 def test_the_prior_of_the_mean_log_odds_is_apart_from_the_columns() -> None:
     """Covariance of (mean log odds, other weights): blocks, by a change of variables written out."""
     width_d, mean_d = np.array([0.0, 2.0, 3.0]), np.array([COLUMN, 0.3, -0.2])
-    prior = ridge.WeightPrior.of(width_d, mean_d, np.array([1 / COLUMN, 0.0, 0.0]), 3.0, (1.0,))
+    prior = ridge.WeightPrior.of(np.eye(3), width_d, mean_d, np.array([1 / COLUMN, 0.0, 0.0]), 3.0, (1.0,))
     new_dd = np.vstack([mean_d, np.eye(3)[1:]])
     np.testing.assert_allclose(new_dd @ prior.covariance(1.0) @ new_dd.T, np.diag([9.0, 4.0, 9.0]), atol=1e-9)
 

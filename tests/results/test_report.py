@@ -347,14 +347,14 @@ def test_damaged_statements_give_one_error():
         *itertools.product(["charge ledger", "charge hash", "charge dataset"], ["'x'"]),
         *itertools.product(["curve", "public", "remarks", "blocks", "block shape"], ["[]", "{}"]),
         *itertools.product(["private"], map(repr, WRONG)),
-        *itertools.product(["n_units", "batch_size", "charge", "selection", "counts"], ["None"]),
+        *itertools.product(["n_units", "batch_size", "charge", "selection", "counts", "origin"], ["None"]),
         *itertools.product(["public", "remarks"], ["'x'", "{'a': 1}"]),
         *[("block shape", "[1]"), ("secret_noise", "True")],
         *[("epsilon", "True"), ("dry_run", "True")],
     }
     assert {key for key, changed in damaged.items() if accepted(changed)} == sound
     # What older files do not have.
-    later = {"charge", "selection", "against", "counts", "dry_run", "remarks", "published"}
+    later = {"charge", "selection", "against", "counts", "dry_run", "remarks", "published", "origin"}
     for name in later:
         assert accepted({key: fact for key, fact in facts.items() if key != name})
     for name in facts.keys() - later - {"private"}:

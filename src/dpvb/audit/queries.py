@@ -137,7 +137,7 @@ def _sums(query: Callable[[Any], Any], release: Release, chunks: list[Any]) -> S
     work: Work[Any] = Work(query, release, grids_of(release, None), _no_words)
     try:
         with silence():
-            return work.sums(chunks, lambda number: np.ones(number, dtype=np.bool_))
+            return work.sums(chunks, lambda _, count: np.ones(count, dtype=np.bool_))
     except Exception:  # A q of strangers' making may raise anything.
         return None
 

@@ -15,6 +15,7 @@ from dpvb.cli import (  # noqa: F401  # Each adds its commands.
     fit,
     ledger,
     plan,
+    runs,
     schema,
     show,
     synthesize,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,7 @@ from dpvb.cli import files, log, options
 from dpvb.cli.reading import read
 from dpvb.cli.root import Commands, app
 from dpvb.cli.terminal import echo, progress_bar, remark, spent
-from dpvb.guards.errors import FederationError, ParameterError
+from dpvb.guards.errors import DpvbError, FederationError, ParameterError
 
 if TYPE_CHECKING:
     from dpvb.estimators.base import Task
@@ -152,7 +152,6 @@ def lead(
     agreement = settings.agreement
     if leave and settings.folder is None:
         raise ParameterError("--leave is for a run on record, and the server's file names no folder for one.")
-    files.check_target(settings.out, overwrite or leave)
     task, federation = _agreed(agreement, _no_rows(agreement))
     model, patience = agreement.estimator(), settings.answer_seconds
 
@@ -175,6 +174,9 @@ def lead(
         nullcontext() if settings.folder is None else Recorded(link, settings.folder, gather) as record,
         progress_bar(quiet=quiet, label="federation") as tell,
     ):
+        # A server killed after writing its model finds the file.
+        is_written = record is not None and _written(settings, record.run)
+        files.check_target(settings.out, overwrite or leave or is_written, "out")
         if record is None or leave:
             gather(link.clients)
         elif record.continues:
@@ -204,8 +206,15 @@ def lead(
             raise
         echo(str(model.privacy_))
         log.write("statement", message=model.privacy_.brief)
-        remark(f"{settings.out}: {agreement.kind}, {spent(model)} for each client. Next: dpvb show {settings.out}")
+        remark(f"{settings.out}: {agreement.kind}, for each client {spent(model)}. Next: dpvb show {settings.out}")
         return part(link)
+
+
+def _written(settings: ServerConfig, run: str) -> bool:
+    """Return whether the model file comes from this run."""
+    with suppress(DpvbError):
+        return bool(files.load_model(settings.out).privacy_.run_id == run)
+    return False
 
 
 def _most_bytes(task: Task) -> int:

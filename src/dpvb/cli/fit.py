@@ -13,6 +13,7 @@ import ast
 import inspect
 import math
 import re
+import shlex
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -316,18 +317,23 @@ def _told_of_stops(model: dpvb.PrivateEstimator, out: Path, checkpoint: Path | N
         yield
     except (ModelFileError, ParameterError) as error:
         if hasattr(model, "privacy_"):  # The fit has ended, and only its file is missing.
-            lost = "Without --checkpoint its releases are lost."
-            kept = "Make room, then the same command with --resume load writes the model."
-            error.add_note(f"The fit has ended and was charged. {lost if checkpoint is None else kept}")
+            error.add_note(f"The fit has ended and was charged. {_way_to_the_file(checkpoint, 'Make room')}")
         raise
     except KeyboardInterrupt as error:
         if not hasattr(error, "__notes__") and hasattr(model, "privacy_"):
             error.add_note(f"Interrupted after the fit had ended: its budget was spent, and {out} may be missing.")
-            if checkpoint is not None:
-                error.add_note("Run the same command with --resume load to write the file.")
+            error.add_note(_way_to_the_file(checkpoint))
         elif not hasattr(error, "__notes__"):
             error.add_note("Interrupted before anything was charged or released.")
         raise
+
+
+def _way_to_the_file(checkpoint: Path | None, first: str = "") -> str:
+    """Return how to get the model of a fit that has ended, which spends nothing, as a command line."""
+    if checkpoint is None:
+        return "Without --checkpoint its releases are lost."
+    command = shlex.join(["dpvb", *log.arguments(), "--resume", "load"])
+    return f"{first + ', then resume' if first else 'Resume'} with: {command}"
 
 
 @cache

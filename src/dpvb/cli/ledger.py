@@ -42,23 +42,18 @@ CapDelta = Annotated[float, typer.Option(help="Total delta of all fits, for exam
 def init(path: Place) -> None:
     """Create an empty ledger, or bring an existing one to the form of this version.
 
-    A second file, with `.head` appended to the name, detects older copies of the ledger: keep both files together.
-    The command may be repeated: existing rows are not changed.
+    The command may be repeated: rows of an existing ledger are never changed. Beside a ledger file, a second file with
+    `.head` appended to its name detects older copies: keep both files together.
 
         dpvb ledger init budget.db
 
         dpvb ledger init postgresql://keeper@server/budgets
     """
     with dpvb.Ledger(path) as budget:
-        if datasets := budget.datasets():
-            number = len(datasets)
-            many = "data set" if number == 1 else "data sets"
-            echo(f"Ledger {budget.location} (id {budget.uuid}) exists, with {number} {many}. Next: dpvb ledger show")
-        else:
-            echo(
-                f"Created ledger {budget.location} (id {budget.uuid}). Next: register a data set with dpvb ledger "
-                "register."
-            )
+        number = len(budget.datasets())
+        names = "no data set yet" if not number else f"{number} data set{'s' * (number > 1)}"
+        next_step = "dpvb ledger show" if number else "register a data set with dpvb ledger register"
+        echo(f"Ledger {budget.location} (id {budget.uuid}) is ready, with {names}. Next: {next_step}.")
 
 
 @ledger.command()
@@ -80,7 +75,8 @@ def register(
 ) -> None:
     """Register a data set with its unit, neighbouring relation and total budget (epsilon, delta).
 
-    These facts cannot be changed later. Registering the same facts again has no effect; other facts are refused.
+    These facts cannot be changed later. Registering the same facts again has no effect; other facts are refused. In
+    PostgreSQL only the owner of the ledger can register.
 
         dpvb ledger register budget.db notes --unit document --epsilon 3 --delta 1e-6
 

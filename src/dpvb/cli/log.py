@@ -18,8 +18,11 @@ import typer
 
 from dpvb.guards import untrusted
 from dpvb.guards.errors import ParameterError, reason_of
-from dpvb.guards.version import __version__
+from dpvb.guards.version import version_with_commit
+from dpvb.ledger.address import without_password
 
+#: The words of this call of the program, as they were typed.
+words: tuple[str, ...] = ()
 # The open file of this process's command; None: there is none.
 _file: int | None = None
 
@@ -39,8 +42,17 @@ def begin(context: typer.Context, path: Path | None) -> Path | None:
     except OSError as error:
         reason = reason_of(error)
         raise ParameterError(f"--log-file must be a file that can be written, got {path}: {reason}.") from None
-    write("start", command=context.command_path, version=__version__)
+    write("start", command=context.command_path, arguments=arguments(), version=version_with_commit())
     return path
+
+
+def arguments() -> list[str]:
+    """Return the words of the call after the name of the program, without passwords of addresses."""
+    shown = []
+    for word in words:
+        option, sign, value = word.partition("=") if word.startswith("-") else ("", "", word)
+        shown.append(f"{option}{sign}{without_password(value)}")
+    return shown
 
 
 def write(event: str, *, level: str = "info", **facts: Any) -> None:

@@ -32,7 +32,7 @@ from dpvb.guards.errors import (
     reason_of,
 )
 from dpvb.guards.imports import import_own
-from dpvb.guards.version import __version__
+from dpvb.guards.version import version_with_commit
 
 # As a shell reports a program whose output is not read any more.
 _UNREAD = 128 + 13
@@ -59,6 +59,9 @@ def exit_code_of(error: BaseException) -> ExitCode:
         is_full = isinstance(chain, OSError) and chain.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
         if is_full or getattr(chain, "sqlite_errorname", "") == "SQLITE_FULL":
             return ExitCode.DISK_FULL
+        is_short = isinstance(chain, OSError) and (chain.errno == errno.ENOMEM or _NO_ROOM in str(chain))
+        if is_short or isinstance(chain, MemoryError):
+            return ExitCode.OUT_OF_MEMORY
         chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
     for kind, code in _CODES.items():
         if isinstance(error, kind):
@@ -69,6 +72,8 @@ def exit_code_of(error: BaseException) -> ExitCode:
     return ExitCode.RESUMABLE if any(note.endswith(AGAIN) for note in notes) else ExitCode.FAILED
 
 
+# What the C library's loader says where a library finds no room in memory; such an error has no number.
+_NO_ROOM = "failed to map segment from shared object"
 _CODES: dict[type[BaseException], ExitCode] = {
     BudgetError: ExitCode.OVER_BUDGET,
     LedgerUnreachableError: ExitCode.LEDGER_UNREACHABLE,
@@ -91,14 +96,16 @@ class Commands(TyperGroup):
     an error.
     """
 
-    def make_context(self, *given: Any, **named: Any) -> Any:
-        """Parse the options of the program.
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Parse the options of the program, and keep its words.
 
         Raises:
             typer.Exit: after a mistake in them.
         """
+        if parent is None:
+            log.words = tuple(args)
         try:
-            return super().make_context(*given, **named)
+            return super().make_context(info_name, args, parent=parent, **extra)
         except Exception as error:
             _check_usage(error)
             raise
@@ -140,9 +147,10 @@ class Commands(TyperGroup):
                 raise typer.Exit(_UNREAD) from None
             message, code = f"{error.strerror or 'broken pipe'}: this command.", ExitCode.FAILED
         except (OSError, ImportError) as error:
-            reason = reason_of(error) if isinstance(error, OSError) else str(error)
+            reason, code = reason_of(error) if isinstance(error, OSError) else str(error), exit_code_of(error)
             message = f"{reason or type(error).__name__}: {getattr(error, 'filename', None) or 'this command'}."
-            message, code = " ".join([message, *_notes(error)]), exit_code_of(error)
+            message = "not enough memory." if code is ExitCode.OUT_OF_MEMORY else message
+            message = " ".join([message, *_notes(error)])
         except Exception as error:
             if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
                 _check_usage(error)
@@ -251,7 +259,7 @@ app = typer.Typer(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        echo(__version__)
+        echo(version_with_commit())
         raise typer.Exit
 
 
@@ -269,7 +277,8 @@ def _no_command(
         ),
     ] = None,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+        bool,
+        typer.Option("--version", help="Print the version and the commit.", is_eager=True, callback=_print_version),
     ] = False,
 ) -> None:
     # Whatever the terminal cannot show is a question mark there.

@@ -64,6 +64,7 @@ def show(
         bool, typer.Option("--disjoint", help="With --compare-with: no person is in the data of both models.")
     ] = False,
     overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
 ) -> None:
     """Print the privacy statement of a saved model, or what the model learned.
 
@@ -78,12 +79,15 @@ def show(
 
         dpvb show notes.dpvb
 
+        dpvb show notes.dpvb --json
+
         dpvb show notes.dpvb --what topics --words 12
 
         dpvb show people.dpvb --what coefficients --exp --reference work=own
 
         dpvb show people.dpvb --what coefficients --out people.svg
     """
+    form = "json" if as_json else form
     if out is not None:
         form = out.suffix.lower().removeprefix(".")
         if form not in (*_PRINTED[1:], *_PICTURES):

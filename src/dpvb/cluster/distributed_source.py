@@ -11,9 +11,9 @@ import numpy as np
 
 from dpvb.cluster.engine import Engine, PartMissing, Reduction, map_reduce
 from dpvb.core.clipped_sums import Spread, Work
-from dpvb.core.sampling import drawn
+from dpvb.core.sampling import Below, Listed
 from dpvb.core.source import ChunkOfUnits, Source, chunks_of
-from dpvb.guards.arrays import Batch, Bools, Ints
+from dpvb.guards.arrays import Batch, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError
 from dpvb.guards.version import __version__
 
@@ -24,11 +24,11 @@ _MOST_UNITS = 2**48
 
 
 class Place(NamedTuple):
-    """Where a part's units stand among all, and who of them is in the batch where the driver has drawn it."""
+    """Where a part's units stand among all, and who of them is in the batch."""
 
     start: int
     num_units: int
-    chosen: Bools | None
+    draw: Below | Listed
 
 
 @final
@@ -84,12 +84,11 @@ class DistributedSource(Spread[Batch], Generic[Batch]):
         Raises:
             PartMissing: if any part is missing; a sum without it would be another mechanism's.
         """
-        places = [Place(start, number, None) for start, number in zip(self._starts, self._counts, strict=True)]
-        reordered = getattr(self._source, "unit_numbers", None) is not None
-        # One draw over all units, which no single part can do.
-        if reordered or work.release.mechanism.sampler.name == "fixed_size":
-            draw = work.draw_of(self._source, self.count)
-            places = [place._replace(chosen=draw(place.num_units)) for place in places]
+        draw = work.draw(self._source, self.count)
+        places = [
+            Place(start, number, draw if isinstance(draw, Below) else Listed(draw(start, number), start))
+            for start, number in zip(self._starts, self._counts, strict=True)
+        ]
         total = self._map(_SUMS, work, places, f"step-{step}")
         shapes = {name: block.packed_shape for name, block in work.release.blocks.items()}
         if {name: value.shape for name, value in total.items() if value.dtype == np.int64} != shapes:
@@ -146,8 +145,7 @@ def _sums(parts: Mapping[int, Source[Any]], work: Work[Any], own: Mapping[int, P
         place = own[part]
         if source.count() != place.num_units:
             raise PartMissing  # A file has changed, and the words of the batch would meet other units.
-        draw = work.draw(source.count, place.start) if place.chosen is None else drawn(place.chosen)
-        sums = work.sums(chunks_of(source), draw)
+        sums = work.sums(chunks_of(source), place.draw, place.start)
         total = sums if total is None else _added(total, sums)
     return total or {}
 

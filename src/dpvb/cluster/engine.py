@@ -122,12 +122,7 @@ def answered(
     reduction: Reduction, told: bytes, own: Mapping[int, Any], parts: Mapping[int, Any], model: object
 ) -> Answered:
     """Do a task where the parts are held; nothing is raised, printed or warned."""
-    answer = None
-    with suppress(Exception), silence(logs=True):
-        try:
-            answer = reduction.answer(parts, _Unpacker(io.BytesIO(told), model).load(), own)
-        except MemoryError:
-            answer = _SHORTAGE
+    answer = _tried(lambda: reduction.answer(parts, _Unpacker(io.BytesIO(told), model).load(), own))
     return Answered(tuple(parts), answer)
 
 
@@ -135,13 +130,20 @@ def added(reduction: Reduction, total: Answered, one: Answered) -> Answered:
     """Add an answer to a total, which is changed; nothing is raised, printed or warned."""
     if _is_short(total) or _is_short(one):
         return Answered((), _SHORTAGE)
+    if total.answer is None or one.answer is None:
+        return Answered((), None)
+    answer = _tried(lambda: reduction.add(total.answer, one.answer))
+    return Answered(total.parts + one.parts, answer)
+
+
+def _tried(compute: Callable[[], Any]) -> Any:
+    """Return the result of a computation on private data: None for a failure, `_SHORTAGE` for a lack of memory."""
     with suppress(Exception), silence(logs=True):
         try:
-            if total.answer is not None and one.answer is not None:
-                return Answered(total.parts + one.parts, reduction.add(total.answer, one.answer))
+            return compute()
         except MemoryError:
-            return Answered((), _SHORTAGE)
-    return Answered((), None)
+            return _SHORTAGE
+    return None
 
 
 def _is_short(one: Answered) -> bool:

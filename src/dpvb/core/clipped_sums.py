@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from typing import Any, Generic, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpvb.core.blocks import Block, Contribution, Contributions, Grid
 from dpvb.core.counting import CLIPPED, INCLUDED, TOLERANCE
 from dpvb.core.forms import grouped, is_gram, nonnegative
 from dpvb.core.plan import Release
-from dpvb.core.sampling import Draw, drawn
+from dpvb.core.sampling import Draw, Listed, Words
 from dpvb.core.source import LARGEST_BATCH, ChunkOfUnits, CutRows, RowsOfPersons, is_shipped, num_rows, pieces
 from dpvb.guards.arrays import Batch, Bools, Ints
 
@@ -47,36 +46,26 @@ class Work(Generic[Batch]):
         query: the model's e_step at the current q.
         release: which blocks, by which mechanism.
         grids: the public grid of each block.
-        words: uniform words of this step, (count, start); they determine who is in the batch.
+        words: uniform words of this step; they determine who is in the batch.
     """
 
     query: Callable[[Batch], Contributions]
     release: Release
     grids: Mapping[str, Grid]
-    words: Callable[..., NDArray[np.uint64]]
+    words: Words
 
     @property
     def _model(self) -> object:
         """The model of which the query is a method; None: the query is not recognised as one."""
         return getattr(getattr(self.query, "func", self.query), "__self__", None)
 
-    def draw(self, count: Callable[[], int], start: int = 0) -> Draw:
-        """Start the batch at unit number `start`: word n decides on unit n, in whatever process that is."""
-        position = start
+    def draw(self, source: Any, count: Callable[[], int]) -> Draw:
+        """Draw the batch of a source: unit n of the data is drawn by word n, wherever the source has it."""
+        draw = self.release.mechanism.sampler.draw(self.words, count)
+        numbers = getattr(source, "unit_numbers", None)
+        return draw if numbers is None else Listed(draw(0, len(numbers))[numbers])
 
-        def bits(count: int) -> NDArray[np.uint64]:
-            nonlocal position
-            position += count
-            return self.words(count, start=position - count)
-
-        return self.release.mechanism.sampler.draw(bits, count)
-
-    def draw_of(self, source: Any, count: Callable[[], int]) -> Draw:
-        """Start the batch of a source: unit n of the data is drawn by word n, wherever the source has it."""
-        draw, numbers = self.draw(count), getattr(source, "unit_numbers", None)
-        return draw if numbers is None else drawn(draw(len(numbers))[numbers])
-
-    def sums(self, chunks: Iterable[ChunkOfUnits[Batch]], draw: Draw) -> dict[str, Ints]:
+    def sums(self, chunks: Iterable[ChunkOfUnits[Batch]], draw: Draw, start: int = 0) -> dict[str, Ints]:
         """Exact integer sums of the clipped contributions of the units that are drawn.
 
         The result depends only on the arguments. Sums of parts add up to the sums of the whole, bit for bit.
@@ -84,6 +73,7 @@ class Work(Generic[Batch]):
         Args:
             chunks: at least one (see `source.chunks_of`): the first one is asked about none of its units, too.
             draw: says who is in the batch.
+            start: number of the first unit of the chunks.
         """
         sums, asked = zeros(self.release), False
         for chunk in chunks:
@@ -91,7 +81,8 @@ class Work(Generic[Batch]):
             if not asked:
                 self._added(chunk.select(np.zeros(chunk.num_units, dtype=np.bool_)))
                 asked = True
-            for batch in pieces(chunk.select(draw(chunk.num_units))):
+            units, start = draw(start, chunk.num_units), start + chunk.num_units
+            for batch in pieces(chunk.select(units)):
                 if batch.num_units and not self._add(batch, sums):
                     for n in range(batch.num_units):  # A unit that cannot be computed by itself adds nothing.
                         self._add(batch.select(np.arange(batch.num_units) == n), sums)

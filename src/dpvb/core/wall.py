@@ -181,7 +181,7 @@ class Wall(Generic[Batch]):
         work = Work(query, release, self.__grids[step], self.__noise.words(step=step, purpose="sampling"))
         if isinstance(self.__source, Spread):
             return self.__source.sums(work, step)
-        return work.sums(chunks_of(self.__source), work.draw_of(self.__source, self.__source.count))
+        return work.sums(chunks_of(self.__source), work.draw(self.__source, self.__source.count))
 
 
 def _behind(computation: Callable[[], Sums]) -> Sums:

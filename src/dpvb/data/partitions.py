@@ -98,7 +98,13 @@ class Partitions(Sequence[Shard]):
         opened: Callable[[Stored, Together], Opened[Any]],
         exclude_groups: Iterable[object] = (),
     ) -> None:
-        folder = tempfile.mkdtemp(prefix="dpvb-")  # Other users cannot enter it.
+        # Other users cannot enter it. Python takes another place than TMPDIR where that is full or missing, and rows
+        # would come where no administrator expects them.
+        place = os.environ.get("TMPDIR") or None
+        try:
+            folder = tempfile.mkdtemp(prefix="dpvb-", dir=place)
+        except OSError as error:
+            raise _unwritable(place or tempfile.gettempdir(), error) from error
         self._removed: Any = weakref.finalize(self, _remove, folder, os.getpid())
         paths = [Path(folder) / f"{number:02d}" for number in range(_FILES)]
         failure = None
@@ -111,10 +117,7 @@ class Partitions(Sequence[Shard]):
             except OSError as error:
                 failure = OSError(error.errno, error.strerror)  # Without a traceback that holds rows.
         if failure is not None:
-            raise DataFormatError(
-                f"Rows are brought together by person in temporary files in {folder!r}, which cannot be written: "
-                f"{reason_of(failure)}. Set TMPDIR to a folder with more room. Nothing was charged."
-            ) from failure
+            raise _unwritable(folder, failure) from failure
         self._shards = [
             Shard(path, partial(_open, path, len(first_p), like, opened), len(first_p))
             for path, first_p in zip(paths, firsts, strict=True)
@@ -160,6 +163,13 @@ def ranks(digest_n: NDArray[np.uint64]) -> Integers:
     rank = np.empty(len(first), dtype=np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
     return rank[inverse.reshape(-1)]
+
+
+def _unwritable(folder: str, error: OSError) -> DataFormatError:
+    return DataFormatError(
+        f"Rows are brought together by person in temporary files in {folder!r}, which cannot be written: "
+        f"{reason_of(error)}. Set TMPDIR to a folder with more room. Nothing was charged."
+    )
 
 
 def _remove(folder: str, process: int) -> None:

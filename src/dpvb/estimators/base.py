@@ -430,6 +430,8 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
             remarks = (f"{learned}.", *remarks)
             self._warn_if_weak(learned, "was found", stacklevel=3)
         self.privacy_: PrivacyStatement = replace(self.privacy_, remarks=remarks)
+        if isinstance(X, Table) and self.privacy_.origin is not None:
+            self.privacy_ = replace(self.privacy_, origin=replace(self.privacy_.origin, schema=X.schema.digest))
         if self._is_simpler:
             warnings.warn(remarks[-1], LostInNoiseWarning, stacklevel=2)
         return self
@@ -704,7 +706,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         if not is_dry_run:
             facts = self._facts(task.model)
             files.check()
-            charging = run.journal(plan, epsilon=self.epsilon, delta=self.delta, facts=facts, files=files.states)
+            charging = run.journal(plan, epsilon=self.epsilon, delta=self.delta, facts=facts, files=files)
         if is_on_show(run.cluster):
             self._say_once(
                 "The dashboard of the Dask cluster is reachable from other machines and reveals the size of the "
@@ -745,6 +747,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
                 counts=estimate.counts,
                 dry_run=is_dry_run,
                 published=task.notes.get("published", False),
+                date=None if journal is None else journal.date,
             )
         # The digest is that of the charged plan; the plan that was run is in the releases.
         self._set_statement(replace(statement, plan_digest=charged.digest.hex()), task.notes)

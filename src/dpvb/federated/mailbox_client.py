@@ -25,6 +25,8 @@ from dpvb.guards.untrusted import printable
 _SOON, _LATER = 0.1, 1.0
 # Seconds for which the last answer is tried again, of a server that may have ended without it.
 _LAST: Final = 10.0
+# Longest response in seconds: as long as a server waits for an answer by default.
+_LONGEST: Final = 600.0
 # Characters that are shown of a sentence by which a server refuses.
 _MOST_SAID: Final = 300
 
@@ -77,6 +79,7 @@ def serve(
                 reached, first, connected, pause = time.monotonic(), False, True, _SOON
                 if number:
                     answer = handler(question)
+                    reached = time.monotonic()  # Computing an answer is not an outage.
                     calls.call(number, answer, letters.LAST_ANSWER if ended() else letters.ANSWER)
                     reached = time.monotonic()
                     if ended():
@@ -120,10 +123,13 @@ class _Calls:
         body = letters.seal(self._channel, self._server, kind, request, number, answer) if number else b""
         head = letters.seal(self._channel, self._server, letters.HEADER, request, len(body))
         method, headers = "PUT" if number else "GET", {"authorization": base64.b64encode(head).decode("ascii")}
+        headers["accept-encoding"], deadline = "identity", time.monotonic() + _LONGEST
         with self._http.stream(method, self._url, content=body, headers=headers) as response:
             sealed = bytearray()
             for chunk in response.iter_raw():
-                sealed += chunk[: MAX_BYTES + 1 - len(sealed)]
+                sealed += chunk
+                if len(sealed) > MAX_BYTES or time.monotonic() > deadline:
+                    raise ConnectionError("a response that does not end")
         if response.status_code == httpx.codes.OK:
             with suppress(FederationError):
                 letter = letters.unseal(self._channel, bytes(sealed), letters.QUESTION)

@@ -23,6 +23,14 @@ _POSIX = os.name == "posix"
 _CAREFULLY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
+def state_folder() -> Path:
+    """Return the folder of dpvb's state of this user: `$XDG_STATE_HOME/dpvb`, or `~/.local/state/dpvb`."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(state):  # The XDG specification: relative paths are ignored.
+        state = os.path.join(os.path.expanduser("~"), ".local", "state")
+    return Path(state, "dpvb")
+
+
 def open_own(path: str | os.PathLike[str], *, secret: bool = True) -> IO[bytes]:
     """Open a file that only this user can use for reading.
 

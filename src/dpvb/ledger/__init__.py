@@ -18,23 +18,31 @@ import hashlib
 import math
 import os
 import secrets
+import time
 import uuid as uuids
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from dpvb.accounting import Method, budget_warnings
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Cost
 from dpvb.accounting.events import Event, NeighboringRelation
 from dpvb.core.plan import Plan
-from dpvb.guards.errors import LedgerError, ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.errors import (
+    LedgerError,
+    LedgerUnreachableError,
+    ParameterError,
+    check_choice,
+    check_integer,
+    check_number,
+)
 from dpvb.guards.missing_arguments import constructor_says_what_lacks, says_what_lacks
-from dpvb.guards.untrusted import parsed_json
+from dpvb.guards.untrusted import parsed_json, say
 from dpvb.ledger import chain, pricing
 from dpvb.ledger.address import checked_place, is_address, without_password
 from dpvb.ledger.chain import LOOK, MAX_BODY, WAY_OUT, Entry, canonical, check_hash, refused
@@ -56,9 +64,27 @@ from dpvb.ledger.verify import check_end, verify_export, walk, write_export
 
 __all__ = ["Dataset", "Entry", "Ledger", "Quote", "Receipt", "Remaining", "is_address", "verify_export"]
 
+#: Seconds for which a server that is away is asked again, as long as a restart takes; public, the same for all data.
+PATIENCE = 30.0
+# Seconds before the second attempt, which double up to the longest pause.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+
 _NOTE: Mapping[str, Any] = {"state": LOOK, "step": None, "digest": None}
 _ENDS = ("finished", "abandoned", LOOK)
 _STATES = ("started", "released", "resumed", "finished", "abandoned")
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _patient(method: Callable[Concatenate[Ledger, _P], _T]) -> Callable[Concatenate[Ledger, _P], _T]:
+    """Have a method wait for a server that is away; the method must come to the same if it is called again."""
+
+    @wraps(method)
+    def call(self: Ledger, /, *given: _P.args, **named: _P.kwargs) -> _T:
+        return self._patiently(lambda: method(self, *given, **named))
+
+    return cast("Callable[Concatenate[Ledger, _P], _T]", call)
 
 
 @constructor_says_what_lacks
@@ -97,16 +123,21 @@ class Ledger:
         self._read_only = bool(read_only)
         self.uuid = ""
         self._begin()
+        self._open()
+
+    @_patient
+    def _open(self) -> None:
         with self._session.lock:
             self.uuid = self._opened().uuid
             self._seen = Seen(self.uuid)
-            if not read_only:
+            if not self._read_only:
                 with self._transaction() as (_, state):
                     pass
                 self._opened().settle(state.head())  # Where a crash came between a commit and its head.
 
     def _begin(self) -> None:
         self._state: State | None = None
+        self._sent = ""  # Hash of the row that was sent last, whether or not it was acknowledged.
         self._session = Session()
         weakref.finalize(self, self._session.close)
 
@@ -138,6 +169,7 @@ class Ledger:
             self._session.close()
 
     @says_what_lacks
+    @_patient
     def register(
         self,
         name: str,
@@ -176,11 +208,13 @@ class Ledger:
             key, body = dataset_key(facts.name), facts.to_dict()
             self._append(rows, state, body, kind="dataset", key=key, dataset=facts.name, units=facts.cap)
 
+    @_patient
     def datasets(self) -> list[Dataset]:
         """All data sets, in the order of their registration."""
         with self._transaction() as (_, state):
             return list(state.datasets.values())
 
+    @_patient
     def remaining(self, name: str) -> Remaining:
         """Return the remaining budget of a data set; of a whole with parts, that of the worst part.
 
@@ -204,6 +238,7 @@ class Ledger:
             sole=bool(state.sole(name)),
         )
 
+    @_patient
     def quote(self, plan: Plan | Cost | Sequence[Event], *, dataset: str | None = None, normal: bool = True) -> Quote:
         """Return what a plan would cost a data set, and the largest plan of this shape that fits; nothing is spent.
 
@@ -237,6 +272,7 @@ class Ledger:
             delta=facts.delta,
         )
 
+    @_patient
     def noise_scale(
         self, plan: Plan | Cost | Sequence[Event], *, epsilon: float, dataset: str | None = None, normal: bool = True
     ) -> float:
@@ -339,14 +375,30 @@ class Ledger:
             body["normal"] = True
         if releases is not None:
             body["order"] = order_of(cost, releases)
-        key = canonical(["charge", check_name("run", run), attempt, kind, part])
+        check_name("run", run)
+        return self._charge(dataset, cost, body, unit=unit, run=run, attempt=attempt, token=token, normal=normal)
+
+    @_patient
+    def _charge(
+        self,
+        dataset: str,
+        cost: Cost,
+        body: dict[str, Any],
+        *,
+        unit: str,
+        run: str,
+        attempt: int,
+        token: str | None,
+        normal: bool,
+    ) -> Receipt:
+        body, key = dict(body), canonical(["charge", run, attempt, body["kind"], body["steps"]])
         form = chain.form(cost)
         with self._transaction(write=True) as (rows, state):
             facts = state.dataset(dataset)
             pricing.check_promise(facts, unit, cost)
             newest = rows.newest_of_run(run)
             if newest and (before := rows.keyed(key)):
-                if (before.facts["plan"], before.form, before.dataset) != (plan_digest, form, dataset):
+                if (before.facts["plan"], before.form, before.dataset) != (body["plan"], form, dataset):
                     raise LedgerError(f"Run {run!r} was charged for another plan. Begin a new run for a new plan.")
                 covered = len(before.cost_units) > len(spending.ORDERS)
                 if covered and (before.facts.get("normal") is True) != normal:
@@ -371,6 +423,7 @@ class Ledger:
                 return self._append(rows, state, body, cost_units, kind="sole" if sole else "charge", **columns)
         raise pricing.over(state, facts, cost, price, normal=normal)
 
+    @_patient
     def append(
         self,
         run: str,
@@ -415,6 +468,8 @@ class Ledger:
         with self._transaction(write=True) as (rows, end):
             self._check_owner(rows, run)
             before = rows.keyed(name)
+            if before and state == "resumed" and before.hash == self._sent:
+                return self._receipt(before)  # It was this call that wrote it, and only the answer was lost.
             if before and state != "resumed":
                 if (before.digest, before.unseals, before.request) != (digest, key, request):
                     raise LedgerError(f"Run {run!r} said something else about step {step} before.")
@@ -434,9 +489,16 @@ class Ledger:
         Raises:
             LedgerError: if the data set is unknown.
         """
-        with self._transaction(write=True) as (rows, state):
-            return self._note(rows, state, _NOTE, state.dataset(dataset).name, secrets.token_hex(16))
+        return self._look(dataset, secrets.token_hex(16))
 
+    @_patient
+    def _look(self, dataset: str, run: str) -> Receipt:
+        with self._transaction(write=True) as (rows, state):
+            if before := rows.first_of_run(run):
+                return self._receipt(before)
+            return self._note(rows, state, _NOTE, state.dataset(dataset).name, run)
+
+    @_patient
     def data_checks(self, dataset: str) -> list[Entry]:
         """Return the records that `record_data_check` wrote for a data set, in order.
 
@@ -450,11 +512,13 @@ class Ledger:
             name = state.dataset(dataset).name
             return [entry for entry in rows.events(canonical(_NOTE)) if entry.dataset == name]
 
+    @_patient
     def history(self, run: str) -> list[Entry]:
         """The charges, refunds and events of a run, in order."""
         with self._transaction() as (rows, _):
             return rows.of_run(check_name("run", run))
 
+    @_patient
     def method(self, name: str, events: Sequence[Event] = ()) -> Method:
         """The accountant's method by which a plan of these events is counted: "pld", or "renyi".
 
@@ -470,11 +534,13 @@ class Ledger:
             covered = bool(events) and max(price.totals[len(spending.ORDERS) :], default=spending.SATURATED)
             return "pld" if price.first or covered < spending.SATURATED else "renyi"
 
+    @_patient
     def entries(self) -> list[Entry]:
         """All rows, in order."""
         with self._transaction() as (rows, _):
             return [check_hash(entry) for entry in rows.since(1)]
 
+    @_patient
     def refund(self, run: str, *, unstarted: Cost) -> Receipt:
         """Take back what was charged for releases that never started; the run is abandoned by that.
 
@@ -514,6 +580,7 @@ class Ledger:
             columns: dict[str, Any] = {"key": key, "dataset": name, "run": run, "attempt": attempt, "form": form}
             return self._append(rows, state, {"cost": unstarted.to_dict()}, cost, kind="refund", **columns)
 
+    @_patient
     def verify(self, receipts: Sequence[Receipt] = ()) -> None:
         """Check every row, the chain, the totals, the database below them and the head outside them.
 
@@ -559,6 +626,28 @@ class Ledger:
         """
         with self._session.lock:
             write_export(path, self._opened())
+
+    def _patiently(self, ask: Callable[[], _T]) -> _T:
+        """Ask, and ask again for `PATIENCE` seconds where a server is away.
+
+        A server that stopped may have lost rows that were not acknowledged. So what this object has read is forgotten,
+        and only what was acknowledged is compared.
+        """
+        end, pause, self._sent = time.monotonic() + PATIENCE, _FIRST_PAUSE, ""
+        while True:
+            try:
+                return ask()
+            except LedgerUnreachableError as error:
+                left = end - time.monotonic()
+                if not is_address(self.url) or left <= 0:
+                    raise
+                if pause == _FIRST_PAUSE:
+                    say(f"{str(error).rstrip('.')}. Trying again for {PATIENCE:g} s.")
+            with self._session.lock:
+                self._session.close()
+                self._state = None
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     @contextmanager
     def _transaction(self, *, write: bool = False) -> Iterator[tuple[Transaction, State]]:
@@ -694,6 +783,7 @@ class Ledger:
         entry = Entry(state.seq + 1, body=text, created=_now(), prev=state.hash, **columns).sealed()
         if odd := state.follow(entry, partial(rows.past, seq=entry.seq)):
             raise refused(entry, odd)
+        self._sent = entry.hash
         rows.append(entry, state.head())
         return self._receipt(entry)
 

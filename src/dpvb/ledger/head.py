@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from dpvb.guards.errors import LedgerError
-from dpvb.guards.file_ownership import new_own
+from dpvb.guards.file_ownership import new_own, state_folder
 from dpvb.guards.untrusted import parsed_json, say
 from dpvb.ledger.chain import FORMAT, canonical, genesis
 
@@ -35,11 +35,8 @@ class Seen:
     def __init__(self, uuid: str) -> None:
         # The database reports this name, and another user may have chosen it.
         name = uuid if _NAME.fullmatch(uuid) else hashlib.sha256(uuid.encode()).hexdigest()
-        state = os.environ.get("XDG_STATE_HOME", "")
-        if not os.path.isabs(state):  # The XDG specification: relative paths are ignored.
-            state = os.path.join(os.path.expanduser("~"), ".local", "state")
         #: The file.
-        self.path = Path(state, "dpvb", "heads", name)
+        self.path = state_folder() / "heads" / name
         self._newest: tuple[str, Head] | None = None  # What the file said last, and what that means.
 
     def head(self) -> Head | None:

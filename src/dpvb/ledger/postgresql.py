@@ -9,10 +9,11 @@ first two:
     GRANT INSERT ON dpvb.entry TO analyst;
     GRANT UPDATE (seq) ON dpvb.head TO analyst;
 
-Such a role can append and nothing else: triggers (`schema`) refuse to change, to remove or to reorder rows, and a row
-that would harm others. Readers ignore a row that breaks another rule. Events and refunds of a run are taken from the
-role that charged it, or from a member of that role; `?options=-crole%3Dteam` in the addresses lets a team's members go
-on with each other's runs. The right to UPDATE the head is one to lock it, and to have it moved by the rows.
+Such a role can append and nothing else: triggers (`schema`) refuse to change, to remove or to reorder rows, a row that
+would harm others, and a data set that anyone but the owner registers. Readers ignore a row that breaks another rule.
+Events and refunds of a run are taken from the role that charged it, or from a member of that role;
+`?options=-crole%3Dteam` in the addresses lets a team's members go on with each other's runs. The right to UPDATE the
+head is one to lock it, and to have it moved by the rows.
 
 The owner and superusers can take the triggers away; `verify` then finds a changed row, and what each client has seen,
 as well as the receipts in released models, find a chain cut short. Make the server's cluster with `initdb
@@ -224,12 +225,12 @@ class PostgreSQLStore:
         """Make or upgrade all tables, unless another process has just done so."""
         with self._block():
             self._owner()
-            if self._version() not in (None, schema.EARLIER):
+            if self._version() not in (None, *schema.EARLIER):
                 return
         with self._block():
             self._run(_ONE_MAKER)
             (owner, is_owner), version = self._owner(), self._version()
-            if version not in (None, schema.EARLIER):
+            if version not in (None, *schema.EARLIER):
                 return
             if self._one("SHOW server_encoding") != "UTF8":
                 raise LedgerError(f"{self._place} must have the encoding UTF8 to hold a ledger.")
@@ -242,7 +243,7 @@ class PostgreSQLStore:
                 self._run("CREATE SCHEMA dpvb")
             if version and self._one(_CUT):
                 raise set_back(self._one(_CUT))
-            for statement in schema.upgrade() if version else schema.make():
+            for statement in schema.upgrade(version) if version else schema.make():
                 self._run(statement)
             if not version:
                 self._run("INSERT INTO dpvb.ledger VALUES (%s, %s, %s)", (uuid, schema.VERSION, created))
@@ -256,7 +257,7 @@ class PostgreSQLStore:
             raise LedgerError(
                 f"{self._place} runs with fsync or full_page_writes off and may lose charges; turn both on."
             )
-        if version == schema.EARLIER:
+        if version in schema.EARLIER:
             raise LedgerError(f"{self._place}: {_EARLIER}.")
         if version != schema.VERSION:
             raise LedgerError(

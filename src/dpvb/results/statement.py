@@ -7,6 +7,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, replace
+from datetime import UTC, datetime
 from typing import Any, Self
 
 from dpvb import accounting
@@ -27,6 +28,7 @@ from dpvb.guards.errors import (
     check_integer,
     check_number,
 )
+from dpvb.guards.version import version_with_commit
 
 # A guarantee needs a method that proves an upper bound for every plan.
 _METHODS = ("pld", "renyi")
@@ -96,6 +98,7 @@ class PrivacyStatement:
         dry_run: Whether the rows are synthetic, so that no guarantee is needed. Default: False.
         remarks: Conclusions from the released numbers about the result, in words. Default: none.
         published: Whether the data are stated to be public; epsilon is then infinite. Default: False.
+        origin: Version of dpvb, date and schema digest of the result. None (default): unknown.
 
     Raises:
         ParameterError: If a field is outside its range.
@@ -129,6 +132,7 @@ class PrivacyStatement:
     dry_run: bool = False
     remarks: tuple[str, ...] = ()
     published: bool = False
+    origin: OriginFacts | None = None
 
     def __post_init__(self) -> None:
         check_choice("neighboring_relation", self.neighboring_relation, RELATIONS)
@@ -148,11 +152,12 @@ class PrivacyStatement:
             check_integer("n_units", self.n_units, low=1)
         names = [block.name for release in self.releases for block in release.blocks]
         charge = [] if self.charge is None else [self.charge.ledger, self.charge.hash, self.charge.dataset]
+        origin = [] if self.origin is None else [self.origin.version, self.origin.date, self.origin.schema or ""]
         if self.charge is not None:
             check_integer("seq", self.charge.seq, low=1)
         for text in [
             *(self.unit, self.run_id, self.plan_digest, self.against),
-            *(*self.public, *names, *charge, *self.remarks),
+            *(*self.public, *names, *charge, *self.remarks, *origin),
         ]:
             if not isinstance(text, str) or not text.isprintable():
                 raise ParameterError(f"Texts of a privacy statement must be printable, got {text!r}.")
@@ -175,6 +180,7 @@ class PrivacyStatement:
         published: bool = False,
         selection: SelectionFacts | None = None,
         plan_digest: str | None = None,
+        date: str | None = None,
     ) -> Self:
         """Return the statement of a run that followed a plan, or of a privately selected result.
 
@@ -193,6 +199,7 @@ class PrivacyStatement:
             published: Whether the data are stated to be public. Default: False.
             selection: Candidates and cost of a private selection. None (default): no selection.
             plan_digest: SHA-256 of everything that a selection may release. None (default): that of the plan.
+            date: Day of the result in UTC. None (default): today.
 
         Raises:
             ParameterError: If an argument is outside its range.
@@ -229,6 +236,7 @@ class PrivacyStatement:
             dry_run=dry_run,
             published=published,
             selection=selection,
+            origin=OriginFacts.on(date),
         )
 
     @property
@@ -348,6 +356,7 @@ class PrivacyStatement:
             values["public"], values["remarks"] = tuple(facts["public"]), tuple(values["remarks"])
             values["releases"] = tuple(map(ReleaseFacts.from_dict, facts["releases"]))
             values["charge"] = None if values["charge"] is None else ChargeFacts(**values["charge"])
+            values["origin"] = None if values["origin"] is None else OriginFacts(**values["origin"])
             values["counts"] = None if values["counts"] is None else Counts(**values["counts"])
             chosen = values["selection"]
             values["selection"] = None if chosen is None else SelectionFacts.from_dict(chosen)
@@ -470,6 +479,9 @@ class PrivacyStatement:
         others = _OTHERS if self.charge is None else _OTHERS_COUNTED
         yield "Not covered", [f"- {fact.format(unit=unit, others=others)}" for fact in _NOT_COVERED]
         yield "Run", [f"{self.run_id}, plan {self.plan_digest}"]
+        if self.origin is not None:
+            schema = "" if self.origin.schema is None else f", schema {self.origin.schema}"
+            yield "Made by", [f"dpvb {self.origin.version}, on {self.origin.date} (UTC){schema}"]
 
     def _guarantee(self) -> str:
         """Return the guarantee in words."""
@@ -626,6 +638,26 @@ class ChargeFacts:
     seq: int
     hash: str
     dataset: str
+
+
+@dataclass(frozen=True)
+class OriginFacts:
+    """Version, day and schema of a result.
+
+    Attributes:
+        version: of dpvb, with its commit where it is known.
+        date: day of the release in UTC. A time of day would tell how long the run took, which no guarantee covers.
+        schema: SHA-256 of the schema, as the file that `Schema.save` writes. None (default): there was none.
+    """
+
+    version: str
+    date: str
+    schema: str | None = None
+
+    @classmethod
+    def on(cls, date: str | None) -> Self:
+        """Return the facts of a result that this version made on a day; None: today."""
+        return cls(version_with_commit(), datetime.now(UTC).date().isoformat() if date is None else date)
 
 
 @dataclass(frozen=True)

@@ -203,6 +203,26 @@ class Checkpoint:
             self._manifest_path.unlink()
         self.end()
 
+    def remove(self) -> None:
+        """Remove the folder of a run that has ended; its model can then no longer be read from it.
+
+        Raises:
+            CheckpointError: if the run has not ended, if another process holds the folder, or if it cannot be removed.
+        """
+        self.hold()
+        try:
+            if self._token_path.exists():
+                raise CheckpointError(f"{self.path}: its run has not ended. Resume it, or remove the folder by hand.")
+            for path in self.path.glob("release-*.sealed"):
+                path.unlink()
+            self._manifest_path.unlink(missing_ok=True)
+            (self.path / "lock").unlink(missing_ok=True)
+            self.path.rmdir()
+        except OSError as error:
+            raise CheckpointError(f"{self.path}: cannot be removed ({error.strerror}).") from error
+        finally:
+            self.close()
+
     def seal(self, step: int, attempt: int, total: Sums) -> Seal:
         """Write a release to the disk, unreadable without the key.
 

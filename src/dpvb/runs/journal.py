@@ -66,6 +66,7 @@ class RunJournal:
     Attributes:
         name: random public name of the run, the same in all its attempts.
         seed: of the public start, where a checkpoint keeps one.
+        date: day on which a run that is only read ended; None for a run that goes on.
 
     Raises:
         BudgetError, LedgerError: if the plan cannot be charged; nothing was read.
@@ -76,6 +77,7 @@ class RunJournal:
 
     name: str
     seed: int | None = None
+    date: str | None = None
 
     def __init__(
         self,
@@ -159,6 +161,7 @@ class RunJournal:
                 history = self._ledger.history(self.name)  # From now on no older attempt adds to it.
         elif history:
             last = history[-1]
+            self.date = last.created.partition("T")[0]
             self._receipt = Receipt(self._ledger.uuid, last.seq, last.hash, last.dataset)
         else:
             raise CheckpointError(f"{checkpoint.path}: its run was never charged, so that there is nothing to read.")
@@ -271,8 +274,9 @@ class RunJournal:
             return
         note = f"The data set {self._dataset!r} was charged before this happened"
         if self._checkpoint is not None:
-            # The same call would come to the same.
+            # The same call would come to the same, but where a folder could not be written.
             ends = isinstance(error, (CheckpointError, DataFormatError, EmptyVocabularyError))
+            ends = ends and not isinstance(error.__cause__, OSError)
             error.add_note(f"{note}." if ends else f"{note}. {AGAIN}")
             return
         error.add_note(

@@ -43,11 +43,12 @@ from dpvb.guards.errors import (
 )
 from dpvb.guards.imports import check_numba
 from dpvb.guards.untrusted import say
-from dpvb.guards.watched import FileState
+from dpvb.guards.watched import Watched
 from dpvb.ledger import Ledger, is_address
 from dpvb.ledger.address import Address
 from dpvb.runs.checkpoint import Checkpoint
 from dpvb.runs.journal import NOTHING_TO_LOAD, RESUMES, RunJournal
+from dpvb.runs.record import RunRecord
 from dpvb.runs.stops import Progress
 
 #: A ledger, or its path or URL.
@@ -55,8 +56,10 @@ AnyLedger = Ledger | str | os.PathLike[str]
 #: Variables of the environment that name the ledger and the data set where nothing else does.
 VARIABLES: Final[Mapping[str, str]] = {"ledger": "DPVB_LEDGER", "dataset": "DPVB_DATASET"}
 
-#: Variable of the environment by which an administrator has fits without a ledger refused.
+#: By which an administrator has fits without a ledger refused: a variable of the environment, and for all users of a
+#: machine a file with the line `require_ledger = true`.
 REQUIRED: Final = "DPVB_REQUIRE_LEDGER"
+SETTINGS: Final = Path("/etc/dpvb.toml")
 
 
 @final
@@ -218,14 +221,15 @@ class Run:
         epsilon: float,
         delta: float,
         facts: Mapping[str, Any] | None = None,
-        files: Sequence[FileState] = (),
+        files: Watched | None = None,
     ) -> Iterator[RunJournal | None]:
         """Charge a plan that is about to start; the journal ends with the block, or is interrupted in it.
 
         Args:
             plan: all releases.
             epsilon, delta: what an interrupted fit without a ledger is said to have spent.
-            facts, files: as in RunJournal.
+            facts: as in RunJournal.
+            files: that the data were read from. None (default): none are known.
 
         Raises:
             ParameterError: if one of ledger and dataset is missing, or a checkpoint has no ledger; and if numba takes
@@ -256,15 +260,30 @@ class Run:
             resume = "continue" if self.resume is None else self.resume
             facts = {**(facts or {}), "accountant": replace(self, ledger=ledger).method("pld", plan.events())}
             # The wall adds normal noise, rounded after it was drawn.
-            kept: dict[str, Any] = {"checkpoint": folder, "resume": resume, "facts": facts, "files": files}
+            files = Watched() if files is None else files
+            kept: dict[str, Any] = {"checkpoint": folder, "resume": resume, "facts": facts, "files": files.states}
             journal = RunJournal(ledger, self.dataset, plan, normal=True, **kept)
+            record = None
             try:
+                if resume != "load":
+                    record = RunRecord.begin(
+                        journal.name,
+                        ledger=ledger.location,
+                        dataset=self.dataset,
+                        model=str(facts.get("model", "")),
+                        checkpoint=None if folder is None else folder.path,
+                        files=files,
+                    )
                 if 0 < journal.num_recorded < len(plan):
                     say(f"run {journal.name} goes on at release {journal.num_recorded + 1} of {len(plan)}.")
                 yield journal
                 journal.finish()
+                if record is not None:
+                    record.end("finished")
             except BaseException as error:
                 journal.interrupted(error)
+                if record is not None and folder is None:
+                    record.end("abandoned")
                 raise
             finally:
                 journal.close()
@@ -296,19 +315,20 @@ def _process() -> str:
 
 
 def warn_not_recorded(epsilon: float, *, stacklevel: int = 2) -> None:
-    """Warn that a fit with privacy is not recorded in a ledger, or refuse it where the environment requires one.
+    """Warn that a fit with privacy is not recorded in a ledger, or refuse it where an administrator requires one.
 
     Args:
         epsilon: of the fit; for inf there is nothing to record.
         stacklevel: as in `warnings.warn`.
 
     Raises:
-        ParameterError: if DPVB_REQUIRE_LEDGER is set to anything but 0.
+        ParameterError: if DPVB_REQUIRE_LEDGER is set to anything but 0, or `/etc/dpvb.toml` requires a ledger or cannot
+            be read.
     """
-    if epsilon < math.inf and os.environ.get(REQUIRED, "0") not in ("", "0"):
+    if epsilon < math.inf and (requiring := _requiring()) is not None:
         raise ParameterError(
-            f"ledger must name a ledger, because the environment variable {REQUIRED} requires one, got None. Give "
-            "ledger= and dataset=. Nothing was read or charged."
+            f"ledger must name a ledger, because {requiring} requires one, got None. Give ledger= and dataset=. "
+            "Nothing was read or charged."
         )
     if epsilon < math.inf:
         warnings.warn(
@@ -320,6 +340,34 @@ def warn_not_recorded(epsilon: float, *, stacklevel: int = 2) -> None:
         # The last of all filters, so that the user's own come first. Python's "once" would forget whenever a
         # `catch_warnings` ends, which every fit has.
         warnings.simplefilter("ignore", NotRecordedWarning, append=True)
+
+
+def _requiring() -> str | None:
+    """Return what requires a ledger, in words.
+
+    Raises:
+        ParameterError: if the file of settings is not one.
+    """
+    if os.environ.get(REQUIRED, "0") not in ("", "0"):
+        return f"the environment variable {REQUIRED}"
+    try:
+        text = SETTINGS.read_text("utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError):
+        text = "?"
+    import tomllib
+
+    try:
+        settings = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        settings = {}
+    if settings.keys() != {"require_ledger"} or type(settings["require_ledger"]) is not bool:
+        raise ParameterError(
+            f"{SETTINGS} must have one line, require_ledger = true or require_ledger = false, and be readable by every "
+            "user. Nothing was read or charged."
+        )
+    return f"the file {SETTINGS}" if settings["require_ledger"] else None
 
 
 def check_account(ledger: object, dataset: str | None) -> None:

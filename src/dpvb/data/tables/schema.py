@@ -6,6 +6,7 @@ whole row is divided by the public constant R of `Schema.max_row_norm`, so that 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -300,6 +301,11 @@ class Schema:
         }
         return json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False)
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file that `save` writes, as hexadecimal text."""
+        return hashlib.sha256(f"{self.to_json()}\n".encode()).hexdigest()
+
     @classmethod
     def from_json(cls, text: str | bytes) -> Schema:
         """Read what `to_json` wrote; fields that have a default may be left out.
@@ -346,7 +352,7 @@ class Schema:
             DataFormatError: the file cannot be written.
         """
         try:
-            check_path("path", path).write_text(self.to_json() + "\n", encoding="utf-8")
+            check_path("path", path).write_text(self.to_json() + "\n", encoding="utf-8", newline="")
         except (OSError, UnicodeError) as error:
             reason = reason_of(error) if isinstance(error, OSError) else "it holds text that is not Unicode"
             raise DataFormatError(f"The schema file {os.fspath(path)!r} cannot be written: {reason}.") from error

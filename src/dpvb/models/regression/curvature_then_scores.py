@@ -35,7 +35,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -47,6 +47,7 @@ from dpvb.core.forms import Gram, MeasuredRows
 from dpvb.core.model import Model, Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegatives, Positive, Symmetric
+from dpvb.guards.errors import ParameterError
 from dpvb.models.regression import ridge, tuned
 from dpvb.models.regression.descent import Average
 from dpvb.models.regression.moments import Reading, RowMoments, denoised, read_at_mean, read_moments, read_positive
@@ -54,6 +55,10 @@ from dpvb.models.regression.persons import averaged
 from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields, mapped, measured
 from dpvb.rows import DesignRows
+
+# convention: the widest full covariance. M-steps and readings take so many CPU seconds over d³, and bytes over d², as
+# measured at d = 1,000.
+_MOST_COLUMNS, _SECONDS, _BYTES = 2_000, 1.1e-8, 480
 
 
 @dataclass(frozen=True)
@@ -122,16 +127,15 @@ class Readings:
             width_d: standard deviation of each weight of x̂ at τ = 1, in units of `size`.
             taus: values of τ.
         """
-        moments, drift_ee = self.q.moments, np.outer(self.q.drift_e, self.q.drift_e)
+        moments, drift_e1 = self.q.moments, self.q.drift_e[:, None]
         if self.alpha is not None:
             back_dd = self.q.scaling.back(self.declared, self.intercept)
-            forth_dd = np.linalg.inv(back_dd).T @ moments.basis_de
-            return ridge.WeightPrior(np.zeros_like(drift_ee), forth_dd.T @ forth_dd / self.alpha + drift_ee, (1.0,))
-        constant_d, mean_d = moments.basis_de @ moments.constant_e, moments.basis_de @ moments.mean_e
+            forth_ed = moments.basis_de.T @ np.linalg.inv(back_dd)
+            return ridge.WeightPrior(forth_ed / math.sqrt(self.alpha), drift_e1, (1.0,))
         free_d = np.where(np.arange(len(width_d)) < (self.intercept > 0), 0.0, self.size * width_d)
-        sd = tuned.INTERCEPT_STD * self.size
-        prior = ridge.WeightPrior.of(free_d, mean_d, constant_d, sd, taus).turned(moments.basis_de)
-        return replace(prior, fixed_ee=prior.fixed_ee + drift_ee)
+        mean_d, sd = moments.basis_de @ moments.mean_e, tuned.INTERCEPT_STD * self.size
+        prior = ridge.WeightPrior.of(moments.basis_de, free_d, mean_d, moments.constant_e, sd, taus)
+        return replace(prior, fixed_eg=np.hstack([prior.fixed_eg, drift_e1]))
 
     @cached_property
     def back_de(self) -> Floats:
@@ -143,21 +147,23 @@ class Readings:
         """Likelihood of m - m_0 in the eigenbasis by an earlier fit or a study, as read for predictions; or none."""
         return [one.turned(self.back_de, self.back_de @ self.q.start_e) for one in self.earlier[:1]]
 
-    def along_path(self, information_e: Floats, noise_e: Floats) -> tuple[Floats, Floats]:
-        """Precision of m - m_0, (e, e), and gradient of its log density at the point u, (e,), earlier fits included.
+    def along_path(self, score_e: Floats, bound_e: Floats, information_e: Floats, noise_e: Floats) -> Floats:
+        """The end of a majorised Newton step from the point u, (e,), earlier fits included.
 
         τ is the one of highest density, given the Newton point of the averages: equation 9.
 
         Args:
+            score_e: the score at u.
+            bound_e: upper bounds on minus its derivative, without the prior.
             information_e: minus the derivative of the averaged score, without the prior.
             noise_e: variance of the privacy noise of the averaged score.
         """
         q, prior = self.q, self.prior(self.q.scaling.width_d, ridge.grid())
         newton_e = q.mean.point_d - q.start_e + q.mean.score_d / information_e
         tau = ridge.best_scale(newton_e, 1.0 / information_e + noise_e / information_e**2, prior)
-        precision_ee, _ = ridge.inverse(prior.covariance(tau))
-        precision_ee += sum(one.precision for one in self.beside)
-        return precision_ee, sum(one.pull_d for one in self.beside) - precision_ee @ (q.point_e - q.start_e)
+        at_point = NormalLikelihood(bound_e, score_e + bound_e * (q.point_e - q.start_e))
+        joined = reduce(NormalLikelihood.joined, self.beside, at_point)
+        return q.start_e + ridge.mean_of(joined, replace(prior, taus=(tau,)))
 
     def mode(self, variance_e: Floats, steep: float) -> Floats:
         """The posterior mean given all scores so far, averaged over τ, (e,).
@@ -168,20 +174,20 @@ class Readings:
         """
         mean, noise_e = self.q.mean, self.q.mean.noise * self.q.moments.scale_e**2
         way_e = mean.point_d - self.q.start_e
-        score = ridge.NoisyScore(mean.score_d, way_e, np.diag(variance_e), steep, noise_e, self.beside)
-        return self.q.start_e + ridge.posterior(score, self.prior(self.q.scaling.width_d, ridge.grid()))[0]
+        score = ridge.NoisyScore(mean.score_d, way_e, variance_e, steep, noise_e, self.beside)
+        return self.q.start_e + ridge.mean_of(score.information(), self.prior(self.q.scaling.width_d, ridge.grid()))
 
     def predictions(self) -> WeightPosterior:
         """Posterior of the weights for predictions: τ is estimated and averaged over."""
-        prior = self.prior(self.q.scaling.width_d, ridge.grid()).turned(np.diag(self.q.moments.scale_e))
+        prior = self.prior(self.q.scaling.width_d, ridge.grid()).turned(self.q.moments.scale_e)
         return self._posterior(self._score(self.q.curvature_ee, self.earlier[:1]), prior)
 
     def table(self) -> WeightPosterior:
         """Posterior of the weights for intervals: τ is fixed, spreads are at their low end, the curvature may err."""
-        scaling, prior = self.q.scaling, self._prior_of_table
-        prior_dd = self.back_de @ prior.covariance(prior.taus[0]) @ self.back_de.T
-        for earlier in self.earlier[1:]:
-            prior_dd, _ = ridge.inverse(ridge.inverse(prior_dd)[0] + earlier.precision)
+        scaling, prior = self.q.scaling, self._prior_of_table.turned(self.back_de)
+        prior_dd = prior.covariance(prior.taus[0])
+        if self.earlier[1:]:
+            prior_dd = ridge.covariance_of(reduce(NormalLikelihood.joined, self.earlier[1:]), prior)
         read = self._posterior(*self.score_of_table())
         return replace(read, prior=prior_dd, unknown_scale_d=scaling.unknown_scale_d, centre_d=scaling.centre_d)
 
@@ -191,7 +197,7 @@ class Readings:
 
     def score_of_table(self) -> tuple[ridge.NoisyScore, ridge.WeightPrior]:
         """The averaged score as it is read for intervals, and the prior, in the coordinates x̃."""
-        prior = self._prior_of_table.turned(np.diag(self.q.moments.scale_e))
+        prior = self._prior_of_table.turned(self.q.moments.scale_e)
         score = self._score(self.q.table_ee, self.earlier[1:])
         return ridge.honest(score, prior, self.q.error_ee, self.q.doubt_e), prior
 
@@ -202,7 +208,7 @@ class Readings:
         _, naive_ee = ridge.posterior(replace(score, noise=0.0), prior)
         m_e = self.q.start_e + mean_e / scale_e
         if self.offset is not None:
-            change = float(scale_e * moments.constant_e @ score.slope_ee @ (mean_e - score.offset_e)) / moments.number
+            change = float((scale_e * moments.constant_e) @ score.slope(mean_e - score.offset_e)) / moments.number
             m_e += saturation_shift(moments, self.q.mean.point_d, m_e, change, self.offset) * moments.constant_e
         x_de = self.back_de / scale_e
         read = WeightPosterior.alone(self.back_de @ m_e, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T)
@@ -246,6 +252,14 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
 
     def __post_init__(self) -> None:
         check_fields(self.n_features, self.n_steps, self.intercept, self.alpha, self.declared)
+        if (d := self.n_features) > _MOST_COLUMNS:
+            hours, memory = _SECONDS * d**3 / 3600, _BYTES * d**2 / 1e9
+            raise ParameterError(
+                f"A regression with a full covariance takes at most {_MOST_COLUMNS:,} columns, and these are {d:,} "
+                f"(including one for each category): a fit would take about {hours:.1f} CPU hours and "
+                f"{memory:.0f} GB. Use fewer columns or categories, or covariance='diagonal', whose cost is linear in "
+                "the columns. LinearRegression has no covariance='diagonal'. The budget was not charged."
+            )
 
     @property
     def columns(self) -> Declared:

@@ -131,7 +131,7 @@ class Dispersion:
         point, new = np.array([math.log(self.r)]), np.array([total])
         seen = (_one() if fresh else self.seen).joined(point, new, noise)
         expected = np.array([[max(number * dispersion_information(self.r, *psi), 1e-9)]])
-        prior = ridge.WeightPrior(np.zeros((1, 1)), np.array([[tuned.DISPERSION_STD**2]]), (1.0,))
+        prior = ridge.WeightPrior(np.zeros((1, 0)), np.array([[tuned.DISPERSION_STD]]), (1.0,))
         mean, variance = ridge.posterior(ridge.NoisyScore(seen.score_d, seen.point_d, expected, 1.0, seen.noise), prior)
         # Far from the mode a line is a poor guide.
         way = min(max(float(mean[0]) - math.log(self.r), -tuned.REACH), tuned.REACH)
@@ -306,11 +306,8 @@ class FirstOrder(CurvatureThenScores):
         readings = self._readings(start)
         if not readings.beside:
             return start
-        precision_ee, _ = ridge.inverse(
-            readings.prior(scaling.width_d, (tuned.TAU_MEDIAN,)).covariance(tuned.TAU_MEDIAN)
-        )
         (earlier,) = readings.beside
-        point_e = start_e + np.linalg.solve(precision_ee + earlier.precision, earlier.pull_d)
+        point_e = start_e + ridge.mean_of(earlier, readings.prior(scaling.width_d, (tuned.TAU_MEDIAN,)))
         return replace(start, point_e=point_e, last_e=point_e)
 
     def m_step(self, s: Estimate, q: FirstOrderState) -> FirstOrderState:
@@ -324,7 +321,7 @@ class FirstOrder(CurvatureThenScores):
         mean = (Average(q.start_e, score_e) if fresh else q.mean).joined(q.point_e, score_e, sd**2)
         # (8) information of the averaged score, and the variance of its noise
         information_e, noise_e = q.usual * ratio.value * moments.eigenvalue_e, mean.noise * scale_e**2
-        # (9) the prior, at the τ of highest density, with its slope at the point
+        # (9) the prior, at the τ of highest density
         readings = self._readings(replace(q, mean=mean))
         if self.likelihood.is_count:
             # (10) of counts: the mean by all scores so far, since one score of counts has far more noise
@@ -332,11 +329,10 @@ class FirstOrder(CurvatureThenScores):
             # Without noise half the way: in a direction the curvature may be more than twice the average one.
             step_e = last_e if sd > 0 else 0.5 * (q.point_e + last_e)
         else:
-            precision_ee, slope_e = readings.along_path(information_e, noise_e)
             # (10) of log odds: a majorised Newton step, the score weighted by its share of signal
             gain_e = information_e / (information_e + noise_e)
             bound_e = q.usual * min(1.0, math.exp(tuned.REACH) * ratio.value) * moments.eigenvalue_upper_e
-            last_e = q.point_e + np.linalg.solve(precision_ee + np.diag(gain_e * bound_e), gain_e * score_e + slope_e)
+            last_e = readings.along_path(gain_e * score_e, gain_e * bound_e, information_e, noise_e)
             step_e = last_e + t / (t + 3) * (last_e - q.last_e)
         # (11) a limit on the change of ψ
         step_e = step_e - q.point_e

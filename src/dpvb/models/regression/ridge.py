@@ -1,7 +1,12 @@
 """Normal posteriors of weights m under a prior of unknown width: N(m_0, τ²·slopes + fixed), τ on a grid.
 
 Input is a noisy score at a point, with its derivative. τ has a weak log-normal prior. Vectors (e,) are in an eigenbasis
-of the rows. An earlier release of other people, or a public study, adds a normal likelihood of the weights,
+of the rows. With the covariance of the prior as L Lᵀ, L = [τA, B], and a likelihood of precision P and pull h,
+
+    covariance = L M⁻¹ Lᵀ,   mean = covariance h,   log evidence = ½ hᵀ mean - ½ log|M|,   M = I + LᵀPL,
+
+so that no prior is inverted, and [A, B]ᵀ P [A, B] serves all τ.
+ An earlier release of other people, or a public study, adds a normal likelihood of the weights,
 
     log p(data | m) = -½ mᵀ P m + hᵀ m + constant.
 
@@ -12,15 +17,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg.lapack import dpotri
 
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Covariance, Nonnegatives
 from dpvb.models.regression import tuned
+
+# convention: a τ of less weight changes no digit of the covariance.
+_LEAST_WEIGHT = 1e-20
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,10 @@ class NormalLikelihood:
 
     def joined(self, other: NormalLikelihood) -> NormalLikelihood:
         """The likelihood of the data of both."""
-        return NormalLikelihood(self.precision + other.precision, self.pull_d + other.pull_d)
+        parts = [self.precision, other.precision]
+        if parts[0].ndim != parts[1].ndim:
+            parts = [np.diag(part) if part.ndim == 1 else part for part in parts]
+        return NormalLikelihood(parts[0] + parts[1], self.pull_d + other.pull_d)
 
     def turned(self, matrix_de: Floats, origin_d: Floats) -> NormalLikelihood:
         """The likelihood of z, where the weights are matrix z + origin."""
@@ -106,7 +118,7 @@ class NoisyScore:
     Attributes:
         score_e: G.
         offset_e: the point z at which the score was taken.
-        variance_ee: variance of the score between samples.
+        variance: variance of the score between samples, (e, e), or its diagonal, (e,).
         steep: factor of that variance in minus the derivative of the score.
         noise: variance of the privacy noise in each coordinate of the score, a number or (e,); or its covariance.
         beside: normal likelihoods of z from other people.
@@ -114,109 +126,180 @@ class NoisyScore:
 
     score_e: Floats
     offset_e: Floats
-    variance_ee: Floats
+    variance: Floats
     steep: float
     noise: float | Floats
     beside: Sequence[NormalLikelihood] = ()
 
-    @property
-    def slope_ee(self) -> Floats:
-        """Minus the derivative of the score."""
-        return self.steep * self.variance_ee
+    def slope(self, way_e: Floats) -> Floats:
+        """Minus the derivative of the score, times a vector."""
+        return np.asarray(self.steep * (self.variance @ way_e if self.variance.ndim == 2 else self.variance * way_e))
 
     def information(self) -> NormalLikelihood:
         """Normal likelihood of z by the score and `beside`: its pull is P times the Newton point."""
-        slope_ee = self.slope_ee
-        noise_ee = self.noise if np.ndim(self.noise) == 2 else np.diag(self.noise + np.zeros(len(slope_ee)))
-        gain_ee = np.linalg.solve(self.variance_ee + noise_ee, slope_ee).T
-        precision_ee = gain_ee @ slope_ee
-        newton_e = self.score_e + slope_ee @ self.offset_e
-        of_score = NormalLikelihood(0.5 * (precision_ee + precision_ee.T), gain_ee @ newton_e)
+        steep, newton_e = self.steep, self.score_e + self.slope(self.offset_e)
+        if not np.any(self.noise):
+            of_score = NormalLikelihood(steep**2 * self.variance, steep * newton_e)
+        elif self.variance.ndim == 1:
+            gain_e = steep * self.variance / (self.variance + self.noise)
+            of_score = NormalLikelihood(steep * gain_e * self.variance, gain_e * newton_e)
+        else:
+            noise_ee = self.noise if np.ndim(self.noise) == 2 else np.diag(self.noise + np.zeros(len(newton_e)))
+            root_ee = _root(self.variance + noise_ee)
+            half_ee = steep * solve_triangular(root_ee, self.variance, lower=True)
+            half_e = solve_triangular(root_ee, newton_e, lower=True)
+            of_score = NormalLikelihood(half_ee.T @ half_ee, half_ee.T @ half_e)
         return reduce(NormalLikelihood.joined, self.beside, of_score)
 
 
 @dataclass(frozen=True)
 class WeightPrior:
-    """The prior of the weights m: N(m_0, τ²·slopes + fixed), covariances (e, e); public.
+    """The prior of the weights m: N(m_0, τ² A Aᵀ + B Bᵀ); public.
 
     Attributes:
-        slopes_ee: covariance of the effects of columns at τ = 1.
-        fixed_ee: covariance that does not depend on τ: that of the mean log odds.
+        slopes_ef: A, of the effects of columns at τ = 1.
+        fixed_eg: B, of what does not depend on τ: the mean log odds.
         taus: values that τ may have; if there are several, log τ is approximately normal.
     """
 
-    slopes_ee: Floats
-    fixed_ee: Floats
+    slopes_ef: Floats
+    fixed_eg: Floats
     taus: tuple[float, ...]
 
     @classmethod
-    def of(cls, width_d: Floats, mean_d: Floats, constant_d: Floats, sd: float, taus: tuple[float, ...]) -> WeightPrior:
+    def of(
+        cls,
+        basis_de: Floats,
+        width_d: Floats,
+        mean_d: Floats,
+        constant_e: Floats,
+        sd: float,
+        taus: tuple[float, ...],
+    ) -> WeightPrior:
         """Return the prior in which columns add log odds of mean 0 over rows, and the mean log odds are apart.
 
         Args:
+            basis_de: orthogonal; the prior is one of weights in this basis.
             width_d: standard deviation of each weight over τ.
             mean_d: mean of the rows.
-            constant_d: weights that add 1 to the log odds of every row; 0 if there are none.
+            constant_e: weights that add 1 to the log odds of every row; 0 if there are none.
             sd: standard deviation of the mean log odds.
             taus: as in the class.
         """
-        centred_dd = np.eye(len(width_d)) - np.outer(constant_d, mean_d)
-        slopes_dd = (centred_dd * width_d**2) @ centred_dd.T
-        return cls(slopes_dd, sd**2 * np.outer(constant_d, constant_d), taus)
+        return cls((basis_de.T - np.outer(constant_e, mean_d)) * width_d, sd * constant_e[:, None], taus)
+
+    @property
+    def factor_ef(self) -> Floats:
+        """[A, B]."""
+        return np.hstack([self.slopes_ef, self.fixed_eg])
+
+    def stretch(self, tau: float) -> Floats:
+        """Factors of the columns of [A, B] at τ, (f,)."""
+        return np.repeat([tau, 1.0], [self.slopes_ef.shape[1], self.fixed_eg.shape[1]])
 
     def turned(self, matrix_de: Floats) -> WeightPrior:
-        """The prior of the weights matrixᵀ(m - m_0)."""
-        slopes_ee, fixed_ee = (matrix_de.T @ part @ matrix_de for part in (self.slopes_ee, self.fixed_ee))
-        return WeightPrior(slopes_ee, fixed_ee, self.taus)
+        """The prior of the weights matrix (m - m_0); of scales (e,): each weight times its own."""
+        parts = (self.slopes_ef, self.fixed_eg)
+        slopes, fixed = (matrix_de @ part if matrix_de.ndim == 2 else matrix_de[:, None] * part for part in parts)
+        return WeightPrior(slopes, fixed, self.taus)
 
     def covariance(self, tau: float) -> Floats:
-        """The covariance at τ, positive definite in spite of rounding."""
-        total_ee = tau**2 * self.slopes_ee + self.fixed_ee
-        total_ee.flat[:: len(total_ee) + 1] *= 1.0 + 1e-12
-        return total_ee
+        """The covariance at τ."""
+        factor_ef = self.factor_ef * self.stretch(tau)
+        return factor_ef @ factor_ef.T
+
+
+@dataclass(frozen=True)
+class _AtScales:
+    """The posterior at each τ of a prior, and how likely each τ is."""
+
+    likelihood: NormalLikelihood
+    prior: WeightPrior
+
+    @cached_property
+    def _gram_ff(self) -> Floats:
+        """[A, B]ᵀ P [A, B]."""
+        factor_ef, precision = self.prior.factor_ef, self.likelihood.precision
+        if precision.ndim == 1:
+            factor_ef *= np.sqrt(precision)[:, None]
+            return factor_ef.T @ factor_ef
+        return factor_ef.T @ precision @ factor_ef
+
+    def _root(self, tau: float) -> Floats:
+        """Root of M."""
+        stretch_f = self.prior.stretch(tau)
+        m_ff = self._gram_ff * stretch_f * stretch_f[:, None]
+        m_ff.flat[:: len(m_ff) + 1] += 1.0
+        return _root(m_ff)
+
+    @cached_property
+    def fits(self) -> tuple[Floats, Floats]:
+        """Log density of each τ, (a,), up to a constant, and means, (a, e)."""
+        factor_ef, fits, means = self.prior.factor_ef, [], []
+        pull_f = factor_ef.T @ self.likelihood.pull_d
+        for tau in self.prior.taus:
+            root_ff, stretch_f = self._root(tau), self.prior.stretch(tau)
+            way_f = stretch_f * cho_solve((root_ff, True), stretch_f * pull_f)
+            means.append(factor_ef @ way_f)
+            fits.append(0.5 * float(pull_f @ way_f) - float(np.sum(np.log(np.abs(np.diag(root_ff))))))
+        return np.array(fits) + _log_prior(self.prior.taus), np.array(means)
+
+    @cached_property
+    def weight_a(self) -> Floats:
+        """Probability of each τ."""
+        weight_a = np.exp(self.fits[0] - np.max(self.fits[0]))
+        return np.asarray(weight_a / weight_a.sum())
+
+    @property
+    def mean_e(self) -> Floats:
+        """Mean over all τ."""
+        return self.weight_a @ self.fits[1]
+
+    def covariance(self) -> Floats:
+        """Covariance over all τ, (e, e)."""
+        factor_ef, middle_ff = self.prior.factor_ef, np.zeros_like(self._gram_ff)
+        for tau, weight in zip(self.prior.taus, self.weight_a, strict=True):
+            if weight > _LEAST_WEIGHT:
+                stretch_f = self.prior.stretch(tau)
+                low_ff = np.tril(dpotri(self._root(tau), lower=1)[0])
+                middle_ff += weight * stretch_f * stretch_f[:, None] * (low_ff + np.tril(low_ff, -1).T)
+        spread_ae = self.fits[1] - self.mean_e
+        covariance_ee = factor_ef @ middle_ff @ factor_ef.T + (spread_ae.T * self.weight_a) @ spread_ae
+        return np.asarray(0.5 * (covariance_ee + covariance_ee.T))
 
 
 def best_scale(point_e: Floats, variance_e: Floats, prior: WeightPrior) -> float:
     """τ of highest density, given estimates (e,) of m - m_0 with independent errors of variances (e,)."""
     if len(prior.taus) == 1:
         return prior.taus[0]
-    fits = []
-    for tau in prior.taus:
-        root_ee = np.linalg.cholesky(prior.covariance(tau) + np.diag(variance_e))
-        fits.append(
-            -np.sum(np.log(np.diag(root_ee))) - 0.5 * np.sum(solve_triangular(root_ee, point_e, lower=True) ** 2)
-        )
-    return prior.taus[int(np.argmax(np.array(fits) + _log_prior(prior.taus)))]
+    likelihood = NormalLikelihood(1.0 / variance_e, point_e / variance_e)
+    return prior.taus[int(np.argmax(_AtScales(likelihood, prior).fits[0]))]
 
 
-def inverse(matrix_ee: Floats) -> tuple[Floats, float]:
-    """Inverse and log determinant of a positive definite matrix, even if rounding has made it indefinite."""
-    try:
-        root = cho_factor(matrix_ee, lower=True)
-    except np.linalg.LinAlgError:
-        value_e, vector_ee = np.linalg.eigh(matrix_ee)
-        value_e = np.maximum(value_e, 1e-13 * value_e[-1])
-        return (vector_ee / value_e) @ vector_ee.T, float(np.sum(np.log(value_e)))
-    return cho_solve(root, np.eye(len(matrix_ee))), 2.0 * float(np.sum(np.log(np.diag(root[0]))))
+def mean_of(likelihood: NormalLikelihood, prior: WeightPrior) -> Floats:
+    """Mean (e,) of the weights, averaged over τ if it is unknown."""
+    return _AtScales(likelihood, prior).mean_e
+
+
+def covariance_of(likelihood: NormalLikelihood, prior: WeightPrior) -> Floats:
+    """Covariance (e, e) of the weights, averaged over τ if it is unknown."""
+    return _AtScales(likelihood, prior).covariance()
 
 
 def posterior(score: NoisyScore, prior: WeightPrior) -> tuple[Floats, Floats]:
     """Mean (e,) and covariance (e, e) of z by a Newton step from a score, averaged over τ if it is unknown."""
-    likelihood = score.information()
-    fits, means, covariances = [], [], []
-    for tau in prior.taus:
-        precision_ee, log_variance = inverse(prior.covariance(tau))
-        covariance_ee, log_precision = inverse(precision_ee + likelihood.precision)
-        means.append(covariance_ee @ likelihood.pull_d)
-        covariances.append(covariance_ee)
-        fits.append(0.5 * float(likelihood.pull_d @ means[-1]) - 0.5 * (log_variance + log_precision))
-    log_weight_a = np.array(fits) + _log_prior(prior.taus)
-    weight_a = np.exp(log_weight_a - np.max(log_weight_a))
-    weight_a /= weight_a.sum()
-    mean_e = np.tensordot(weight_a, means, 1)
-    spread_ae = np.array(means) - mean_e
-    covariance_ee = np.tensordot(weight_a, covariances, 1) + (spread_ae.T * weight_a) @ spread_ae
-    return mean_e, np.asarray(covariance_ee)
+    found = _AtScales(score.information(), prior)
+    return found.mean_e, found.covariance()
+
+
+def _root(matrix_ff: Floats) -> Floats:
+    """Lower triangular root of a positive definite matrix, also of one that rounding has made indefinite."""
+    try:
+        return np.asarray(cho_factor(matrix_ff.T, lower=True)[0])
+    except np.linalg.LinAlgError:
+        value_f, vector_ff = np.linalg.eigh(matrix_ff)
+        value_f = np.maximum(value_f, 1e-13 * value_f[-1])
+        return np.asarray(np.linalg.qr(np.sqrt(value_f)[:, None] * vector_ff.T, mode="r")).T
 
 
 def honest(score: NoisyScore, prior: WeightPrior, error_ee: Floats, doubt_e: Floats) -> NoisyScore:
