@@ -245,9 +245,9 @@ def test_files_of_a_streamed_table_are_this_users_alone_and_go_away() -> None:
         (lambda: Symbols(10_001), ParameterError, "symbols must be"),
         (lambda: Symbols([*range(10_001)]), ParameterError, "symbols must be at most 10000"),
         (lambda: Symbols(None), ParameterError, "public values"),
-        (lambda: Events(table(), person="nobody"), DataFormatError, "nobody"),
-        (lambda: Events(table(), person=None), ParameterError, "name of a column"),  # type: ignore[arg-type]
-        (lambda: Events(table(), person="symbol"), ParameterError, "different columns"),
+        (lambda: Events(table(), group="nobody"), DataFormatError, "nobody"),
+        (lambda: Events(table(), group=None), ParameterError, "name of a column"),  # type: ignore[arg-type]
+        (lambda: Events(table(), group="symbol"), ParameterError, "different columns"),
         (lambda: Events(table(), stream="yes"), ParameterError, "stream must be"),  # type: ignore[arg-type]
         (lambda: Events(table(), separator="x"), ParameterError, "separator"),
         (lambda: Events(Path("missing.csv")), DataFormatError, "missing.csv"),
