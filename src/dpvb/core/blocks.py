@@ -183,7 +183,7 @@ class Grid:
 
 
 class Contribution(Protocol):
-    """What the wall uses of one block of a batch."""
+    """The part of one block of a batch that the wall uses."""
 
     def of_block(self, block: Block, num_rows: int) -> Contribution:
         """These statistics as the wall takes them: one for each row, exactly of the block's shape, in sound numbers.
