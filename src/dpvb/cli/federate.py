@@ -152,6 +152,8 @@ def lead(
     agreement = settings.agreement
     if leave and settings.folder is None:
         raise ParameterError("--leave is for a run on record, and the server's file names no folder for one.")
+    is_recorded = settings.folder is not None and (settings.folder / "run.sqlite").exists()
+    files.check_target(settings.out, overwrite or leave or is_recorded, "out")
     task, federation = _agreed(agreement, _no_rows(agreement))
     model, patience = agreement.estimator(), settings.answer_seconds
 
