@@ -20,8 +20,7 @@ from dpvb.audit.integers import difference, in_steps, relative_norm, squared
 from dpvb.audit.kinds import HOSTILE_DOCUMENTS, TERMS, bags
 from dpvb.audit.kinds import NAMES as AUDITED
 from dpvb.core import loop
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Block, Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Rows
 from dpvb.core.noise import InsecureNoise

@@ -39,11 +39,11 @@ from dpvb.core.blocks import Block, triangle
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows
 from dpvb.core.grids import grids_of
+from dpvb.core.model import constant
 from dpvb.core.noise import InsecureNoise, SecureNoise
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.released import Released, ReleaseReceipt
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
-from dpvb.core.schedule import constant
 from dpvb.core.source import Nobody
 from dpvb.core.wall import Wall
 from dpvb.data.documents.bag_of_words import BagOfWords

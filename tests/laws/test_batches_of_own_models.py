@@ -304,8 +304,7 @@ def test_a_model_that_fails_on_no_rows_fails_in_a_cluster_too() -> None:
 def sources() -> dict[str, Callable[[Path], Any]]:
     """Every kind of source, of no units."""
     from dpvb import data
-    from dpvb.data.sequences.content import Sequences
-    from dpvb.data.sequences.symbols import Symbols
+    from dpvb.data.sequences.content import Sequences, Symbols
     from dpvb.data.tables.numbers import Numbers
 
     schema = data.Schema((data.Numeric("x", low=0, high=1),))

@@ -36,13 +36,12 @@ from dpvb.accounting.events import NeighboringRelation
 from dpvb.audit import kinds
 from dpvb.audit.kinds import NAMES as AUDITED
 from dpvb.core import loop
-from dpvb.core.blocks import Block
+from dpvb.core.blocks import Block, Contributions
 from dpvb.core.clipped_sums import Work
-from dpvb.core.contributions import Contributions
 from dpvb.core.forms import Rows
+from dpvb.core.model import constant
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
-from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, Chunk
 from dpvb.errors import FewUnitsWarning, LostInNoiseWarning, NotRecordedWarning, PrivateComputationError

@@ -8,7 +8,7 @@ from oracles import topic_kernel
 from planted import edit, kills
 from scipy.special import digamma, gammaln
 
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Grid
 from dpvb.errors import ParameterError
 from dpvb.models.topics import kernel, kernel_numba
 

@@ -19,10 +19,10 @@ from benchmarks.float64 import Float64Topics
 from dpvb.core import loop
 from dpvb.core.blocks import Block
 from dpvb.core.estimate import Estimate
+from dpvb.core.model import constant
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Mechanism, Plan, Release, phased
 from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.errors import ParameterError

@@ -19,7 +19,7 @@ from typing import Any, final
 
 import numpy as np
 
-from dpvb.accounting.costs import Composition, Vector, from_renyi
+from dpvb.accounting.costs import Composition, from_renyi
 from dpvb.accounting.events import (
     MAX_NOISE_MULTIPLIER,
     MAX_STEPS,
@@ -28,6 +28,7 @@ from dpvb.accounting.events import (
     NeighboringRelation,
     check_relation,
 )
+from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_delta, check_integer, check_number
 
 # Above this epsilon e^epsilon is not a number.
@@ -90,7 +91,7 @@ class LaplaceNoise:
         """The cost itself."""
         return self
 
-    def renyi(self, orders: Vector) -> Vector:
+    def renyi(self, orders: Floats) -> Floats:
         """The exact divergence of the releases, the same in both directions."""
         x, lam = 1 / self.noise_multiplier, orders - 1
         # log of (α e^{λx} + λ e^{-αx}) / (α + λ); of small x the sum is 1 up to its second order.
@@ -150,7 +151,7 @@ class StatedGuarantee:
         """Randomised response with the stated epsilon."""
         return replace(self, stated_delta=0.0)
 
-    def renyi(self, orders: Vector) -> Vector:
+    def renyi(self, orders: Floats) -> Floats:
         """The divergence of randomised response, the same in both directions; inf where it adds to delta."""
         if self.stated_delta:
             return np.full(orders.shape, math.inf)

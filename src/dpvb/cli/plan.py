@@ -8,19 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
+import dpvb
 from dpvb.cli import options
 from dpvb.cli.fit import Kinds, kinds, needed, of_files, options_of, summary, value_of, word_of
 from dpvb.cli.root import app
 from dpvb.cli.terminal import echo, print_json, print_table, working
 from dpvb.guards.errors import ParameterError, check_integer, check_number
-
-if TYPE_CHECKING:
-    from dpvb.estimators.base import PrivateEstimator
-    from dpvb.ledger import Quote
 
 Units = Annotated[
     int, typer.Option(help="Approximate public number of units; do not compute it from the data.", show_default=False)
@@ -48,7 +45,7 @@ plan = typer.Typer(cls=_Plans, no_args_is_help=False)
 app.add_typer(plan, name="plan")
 
 
-def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
+def planning(kind: type[dpvb.PrivateEstimator]) -> Callable[..., None]:
     """Return the function that plans an estimator class, with the options in its signature."""
     parameters, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
     columns = {option.name: option for option in of_files(kind) if option.name in _OF_COLUMNS}
@@ -57,14 +54,13 @@ def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
         columns.setdefault("width", width)
 
     def run(*, n_units: Units, plot: Plot = None, as_json: options.Json = False, **given: Any) -> None:
-        from dpvb.data import Schema
         from dpvb.estimators.planned import plan as planned
 
         names = inspect.signature(kind).parameters
         model = kind(**{name: value_of(name, value, hints[name]) for name, value in given.items() if name in names})
         declared = {name: given[name] for name in columns if name not in names}
         if declared.get("schema") is not None:
-            declared["schema"] = Schema.load(declared["schema"])
+            declared["schema"] = dpvb.Schema.load(declared["schema"])
         n_units = check_integer("n_units", n_units, low=1)
         with working("accounting"):
             expected = planned(model, n_units, **declared)
@@ -96,7 +92,9 @@ def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
     return run
 
 
-def _quoted(model: PrivateEstimator, declared: Mapping[str, Any], given: Mapping[str, Any]) -> Quote | None:
+def _quoted(
+    model: dpvb.PrivateEstimator, declared: Mapping[str, Any], given: Mapping[str, Any]
+) -> dpvb.ledger.Quote | None:
     """Return how far the limit of a data set goes with such fits; None without a ledger."""
     from dpvb.runs.run import check_account
 

@@ -15,8 +15,7 @@ from typing import Any, Generic, final
 
 import numpy as np
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contribution, Contributions, Grid
+from dpvb.core.blocks import Block, Contribution, Contributions, Grid
 from dpvb.core.counting import CLIPPED, INCLUDED, TOLERANCE
 from dpvb.core.forms import grouped, is_gram, nonnegative, touched
 from dpvb.core.plan import Release

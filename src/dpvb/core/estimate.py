@@ -9,8 +9,7 @@ from typing import final
 
 import numpy as np
 
-from dpvb.core.blocks import PHASES, Block, Phase
-from dpvb.core.contributions import row_blocks
+from dpvb.core.blocks import PHASES, Block, Phase, row_blocks
 from dpvb.core.counting import CLIPPED, COUNTS, INCLUDED, Counts
 from dpvb.core.released import Released, ReleaseReceipt
 from dpvb.guards.arrays import Floats

@@ -20,8 +20,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.core.blocks import Block, pack_symmetric
-from dpvb.core.contributions import ENTRIES, Contribution, Grid, check_shape, floats, upper_norms
+from dpvb.core.blocks import ENTRIES, Block, Contribution, Grid, check_shape, floats, pack_symmetric, upper_norms
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.kernels.linear import product
 

@@ -8,11 +8,10 @@ from functools import partial
 
 import numpy as np
 
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.core.model import Batch, Model, Q, seen, updated
+from dpvb.core.model import Batch, Model, Q, StepSize, seen, updated
 from dpvb.core.plan import Plan, Release
-from dpvb.core.schedule import StepSize
 from dpvb.core.wall import Wall
 from dpvb.guards import domains
 

@@ -52,22 +52,18 @@ class NoiseSource(Protocol):
     @property
     def private(self) -> bool:
         """Whether the bits are secret and fresh (public)."""
-        ...
 
     @property
     def run_id(self) -> str:
         """The public name of this source's run."""
-        ...
 
     def gaussian(
         self, std_steps: float, total: NDArray[np.int64], *, step: int, block: str, plan_digest: bytes
     ) -> NDArray[np.int64]:
         """Return rounded Gaussian noise of the shape of `total`."""
-        ...
 
     def words(self, *, step: int, purpose: str) -> Words:
         """Return uniform words for one step and purpose."""
-        ...
 
 
 @final

@@ -19,8 +19,8 @@ from typing import Any, Generic, final
 import numpy as np
 
 from dpvb.core import names
+from dpvb.core.blocks import Contributions, Grid
 from dpvb.core.clipped_sums import STOPS, Spread, Work, zeros
-from dpvb.core.contributions import Contributions, Grid
 from dpvb.core.forks import Origin
 from dpvb.core.grids import Party, grids_of
 from dpvb.core.journal import Journal, Unrecorded, recorded

@@ -29,10 +29,9 @@ from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
 from dpvb.core.counting import INCLUDED, SHARES
 from dpvb.core.journal import Journal
-from dpvb.core.model import Model
+from dpvb.core.model import Model, Schedule, StepSize
 from dpvb.core.plan import Plan, calibrated, check_budget, phased
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
-from dpvb.core.schedule import Schedule, StepSize
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.data.arrow import import_arrow

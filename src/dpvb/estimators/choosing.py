@@ -39,8 +39,7 @@ from dpvb.accounting import budget_warnings
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.selection import NumberOfRuns, Selection, selection_scale
 from dpvb.core import loop
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Block, Contributions
 from dpvb.core.counting import Counts
 from dpvb.core.forms import Rows, SparseRows
 from dpvb.core.noise import NoiseSource, SecureNoise, Words
@@ -68,8 +67,7 @@ from dpvb.guards.errors import (
 )
 from dpvb.guards.missing_arguments import says_what_lacks
 from dpvb.guards.suppress_output import silence
-from dpvb.results.facts import ChargeFacts, SelectionFacts
-from dpvb.results.statement import PrivacyStatement
+from dpvb.results.statement import ChargeFacts, PrivacyStatement, SelectionFacts
 from dpvb.runs.run import Run
 
 # Each with its inverse.

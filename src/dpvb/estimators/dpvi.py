@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from dpvb.core.model import Schedule
 from dpvb.core.plan import Plan
-from dpvb.core.schedule import Schedule
 from dpvb.data.tables.numbers import Numbers
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator, if_fitted
 from dpvb.estimators.input_types import Records, Responses

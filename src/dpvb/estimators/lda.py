@@ -17,15 +17,13 @@ from scipy.special import ndtr
 
 from dpvb.core import loop
 from dpvb.core.journal import Journal
-from dpvb.core.model import ESTIMATES, PosteriorOrMAP
+from dpvb.core.model import ESTIMATES, SHARES, PosteriorOrMAP, Schedule, StepSize, robbins_monro
 from dpvb.core.names import Threshold
 from dpvb.core.plan import Plan
-from dpvb.core.schedule import SHARES, Schedule, StepSize, robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
 from dpvb.data.documents import word_lists
-from dpvb.data.documents.bag_of_words import check_words
-from dpvb.data.documents.texts import Texts
+from dpvb.data.documents.bag_of_words import Texts, check_words
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
 from dpvb.data.persons import newcomers
 from dpvb.estimators import private_words

@@ -18,7 +18,7 @@ from dpvb.core.names import WORDS, Threshold, release_of
 from dpvb.core.plan import Plan
 from dpvb.core.wall import Wall
 from dpvb.data.documents import word_lists
-from dpvb.data.documents.texts import Texts
+from dpvb.data.documents.bag_of_words import Texts
 from dpvb.data.documents.vocabulary import PRIVATE, check_vocabulary
 from dpvb.data.tables.matrices import is_column
 from dpvb.estimators.base import Task

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from dpvb.data import BagOfWords, Categorical, Schema, Table, check_vocabulary
-from dpvb.data.sequences.symbols import Symbols
+from dpvb.data.sequences.content import Symbols
 from dpvb.data.tables.ranged import Ranged
 from dpvb.data.tables.response import Response
 from dpvb.guards.arrays import Floats

@@ -37,7 +37,7 @@ from dpvb.guards.errors import (
 from dpvb.guards.untrusted import printable
 from dpvb.guards.watched import FileState
 from dpvb.ledger import Entry, Ledger, Receipt
-from dpvb.results.facts import ChargeFacts
+from dpvb.results.statement import ChargeFacts
 from dpvb.runs.checkpoint import Checkpoint, Seal
 
 #: How a run uses its checkpoint, see RunJournal.

@@ -39,9 +39,7 @@ from numpy.typing import NDArray
 from dpvb.data.csv_files import Dialect
 from dpvb.data.partitions import Partitions, Piece, Stored, digests, ranks
 from dpvb.data.persons import Together, numbered
-from dpvb.data.sequences.content import Content, Rows, Sequences, arranged
-from dpvb.data.sequences.numbers import Points
-from dpvb.data.sequences.symbols import Symbols
+from dpvb.data.sequences.content import Content, Points, Rows, Sequences, Symbols, arranged
 from dpvb.data.shards import Sharded, files_of
 from dpvb.data.spelling import Cells, Floats, cells_of, each, number, spelled
 from dpvb.data.tables.columns import Categorical

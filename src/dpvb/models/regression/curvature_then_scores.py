@@ -41,12 +41,10 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from scipy.special import expit, logit
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contribution, Contributions, upper_norms
+from dpvb.core.blocks import Block, Contribution, Contributions, upper_norms
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, MeasuredRows
-from dpvb.core.model import Model
-from dpvb.core.schedule import Schedule
+from dpvb.core.model import Model, Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegatives, Positive, Symmetric
 from dpvb.guards.errors import ParameterError

@@ -30,11 +30,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Block, Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, MeasuredRows, Rows, ScaledRows
-from dpvb.core.schedule import Schedule
+from dpvb.core.model import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Nonnegative, Positive
 from dpvb.kernels.linear import row_sums

@@ -27,8 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Grid, check_shape
+from dpvb.core.blocks import Block, Grid, check_shape
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.kernels.threads import num_threads, spread

@@ -31,8 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions, row_blocks
+from dpvb.core.blocks import Block, Contributions, row_blocks
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows, SparseRows
 from dpvb.core.model import Model

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpvb.core.contributions import row_blocks
+from dpvb.core.blocks import row_blocks
 from dpvb.guards.arrays import Floats
 from dpvb.models import empirical_bayes
 
