@@ -45,6 +45,7 @@ NAMES = [
     "files_of_persons",
     "growing_data",
     "operations",
+    "growth",
     "negative_binomial",
     "sbn_speed",
     "federated_exactness",

@@ -12,9 +12,9 @@ import numpy as np
 from scipy.special import expit
 
 from dpvb.core import loop
+from dpvb.core.model import constant
 from dpvb.core.plan import calibrated, phased
 from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import Design
 from dpvb.models.regression.first_order import FirstOrder

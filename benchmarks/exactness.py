@@ -10,9 +10,9 @@ from sklearn.decomposition import LatentDirichletAllocation
 
 from benchmarks.float64 import Float64Topics
 from dpvb.core import loop
+from dpvb.core.model import constant
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import as_source
 from dpvb.models.topics.lda import LDAModel

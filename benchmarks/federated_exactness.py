@@ -21,9 +21,9 @@ from benchmarks.float64 import Float64Network, Float64Topics
 from benchmarks.peers import protocol
 from dpvb import federated
 from dpvb.core import loop
+from dpvb.core.model import constant
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import as_source
 from dpvb.data.tables.design import BinaryMatrix

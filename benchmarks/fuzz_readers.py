@@ -377,7 +377,7 @@ def events_of_csv(given: Input) -> Callable[[Any], Any]:
 def events(given: Input, **how: Any) -> Callable[[Any], Any]:
     """Events of persons, with moments or in order, in one part or in several, at once or by files of their own."""
     from dpvb.data import Events
-    from dpvb.data.sequences.symbols import Symbols
+    from dpvb.data.sequences.content import Symbols
 
     symbols, when = Symbols(("a", "1", "b")), given.option(1, [None, "text"])
     how |= {"person": "id", "symbol": "kind", "time": when, "stream": given.option(2, [False, True])}
@@ -387,7 +387,7 @@ def events(given: Input, **how: Any) -> Callable[[Any], Any]:
 
 def sequences(given: Input) -> Callable[[Any], Any]:
     """Each record's cells as a sequence of its own, or of the person that its second cell names."""
-    from dpvb.data.sequences.symbols import Symbols
+    from dpvb.data.sequences.content import Symbols
 
     symbols, grouped = Symbols((0, 1, "a")), given.option(4, [False, True])
     return lambda rows: symbols.sequences(rows, group=second_of(rows) if grouped else None)

@@ -22,8 +22,7 @@ from jax.scipy.special import digamma as jax_digamma
 from scipy.special import digamma, logsumexp
 
 import dpvb
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Block, Contributions
 from dpvb.core.forms import Kron, Rows
 from dpvb.data import BagOfWords, Binary, Schema, Table
 from dpvb.guards.arrays import Floats

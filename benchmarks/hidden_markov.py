@@ -24,7 +24,7 @@ import numpy as np
 import dpvb
 from benchmarks.sequences import DATA, msnbc
 from dpvb.cluster import LocalPool
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Grid
 from dpvb.data.sequences.content import taken
 from dpvb.models.sequences import dynamics, kalman, passes
 from dpvb.models.sequences.hidden_markov import HiddenMarkov

@@ -73,12 +73,12 @@ if fault in ("signal", "hold"):
         return release(self, query, asked)
     wall.Wall.release = stopped
 if fault == "clock":
-    import dpvb.ledger, dpvb.results.facts, dpvb.runs.record
+    import dpvb.ledger, dpvb.results.statement, dpvb.runs.record
     class Clock(datetime):
         @classmethod
         def now(cls, tz=None):
             return datetime.now(tz) + timedelta(days=int(rest))
-    for module in (dpvb.ledger, dpvb.results.facts, dpvb.runs.record):
+    for module in (dpvb.ledger, dpvb.results.statement, dpvb.runs.record):
         module.datetime = Clock
 app(prog_name="dpvb")
 """
@@ -272,7 +272,7 @@ def full_models(one: Night) -> None:
     with full(one.folder / "models") as filler:
         one.run()
         filler.unlink()
-        one.run("", "--resume", "read")
+        one.run("", "--resume", "load")
 
 
 def full_runs(one: Night) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Grid
 from dpvb.core.estimate import Estimate
 from dpvb.core.model import updated
 from dpvb.core.plan import phased

@@ -46,7 +46,7 @@ settings.register_profile(
     "everyday",
     deadline=None,
     derandomize=True,
-    max_examples=50,
+    max_examples=25,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

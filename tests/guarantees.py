@@ -71,7 +71,7 @@ GUARANTEES = {
         "logs": "A log (`--log-file`) contains the arguments without passwords, the text of standard error, numbers of releases and times, and is readable only by its user.",
         "models": "A fitted model, its file and the printed output contain no private value except through releases.",
         "data check": "`dpvb check-data` reports invalid values in words, only on a terminal, after a typed yes, without shares by which ranges or lists could be tuned.",
-        "forecasts": "The forecast before a fit reads no data, opens no ledger and leaves no files.",
+        "forecasts": "The forecast before a fit reads no data, writes to no ledger and leaves no files.",
         "dry run": "A dry run reads no private row, charges nothing, has the plan of its fit, and is never saved.",
         "scores": "A score of private rows is refused unless the rows are declared public.",
         "checked before charge": "Topic files with impossible numbers, and messages of cluster processes in another form, are refused before the charge.",

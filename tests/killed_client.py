@@ -12,9 +12,9 @@ import numpy as np
 from killed_fit import die
 from small_models import D, Location, table
 
+from dpvb.core.model import constant
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.estimators.base import Task
 from dpvb.federated.agreement import Federation

@@ -5,7 +5,7 @@ The cases of the package's models are the audit's; here are the toys, and what t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -20,8 +20,7 @@ from dpvb.audit.integers import difference, in_steps, relative_norm, squared
 from dpvb.audit.kinds import HOSTILE_DOCUMENTS, TERMS, bags
 from dpvb.audit.kinds import NAMES as AUDITED
 from dpvb.core import loop
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Block, Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Rows
 from dpvb.core.noise import InsecureNoise
@@ -257,11 +256,13 @@ NAMES = [case.name for case in CASES]
 TOYS_FIRST = [*CASES[:3], *(pytest.param(case, marks=pytest.mark.slow) for case in CASES[3:])]
 
 
-def one_of_each(cases: list[Case]) -> Any:
-    """Every class of a model in each of its phases every day; its other forms in the slow suite."""
+def one_of_each(cases: list[Case], also: Sequence[str] = ()) -> Any:
+    """Every class of a model in each of its phases every day, and also some by name; other forms in the slow suite."""
     seen, params = set(), []
     for case in cases:
         own = (type(case.model), case.phase)
-        params.append(pytest.param(case, id=case.name, marks=[pytest.mark.slow] * (own in seen)))
+        params.append(
+            pytest.param(case, id=case.name, marks=[pytest.mark.slow] * (own in seen and case.name not in also))
+        )
         seen.add(own)
     return pytest.mark.parametrize("case", params)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpvb.core.forms import Rows as Rows
     from dpvb.core.forms import ScaledRows as ScaledRows
     from dpvb.core.forms import SparseRows as SparseRows
-    from dpvb.core.schedule import Schedule as Schedule
+    from dpvb.core.model import Schedule as Schedule
     from dpvb.data.tables.schema import Schema as Schema
     from dpvb.data.tables.table import Table as Table
     from dpvb.estimators import *  # noqa: F403
@@ -54,7 +54,7 @@ _HOMES = {
     "Rows": "dpvb.core.forms",
     "Run": "dpvb.runs.run",
     "ScaledRows": "dpvb.core.forms",
-    "Schedule": "dpvb.core.schedule",
+    "Schedule": "dpvb.core.model",
     "Schema": "dpvb.data.tables.schema",
     "SparseRows": "dpvb.core.forms",
     "Table": "dpvb.data.tables.table",

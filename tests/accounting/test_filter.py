@@ -21,10 +21,11 @@ from scipy.special import ndtr
 
 from dpvb.accounting import Event, NeighboringRelation, costs, gaussian
 from dpvb.accounting import filter as spending
-from dpvb.accounting.costs import Composition, Cost, Vector
+from dpvb.accounting.costs import Composition, Cost
 from dpvb.accounting.events import MAX_STEPS
 from dpvb.accounting.forms import from_dict
 from dpvb.errors import ParameterError
+from dpvb.guards.arrays import Floats
 
 ADD: NeighboringRelation = "add_or_remove_one"
 ORDERS = np.array(spending.ORDERS)
@@ -146,7 +147,7 @@ class Strange:
     def noise(self) -> Cost:
         return self
 
-    def renyi(self, orders: Vector) -> Vector:
+    def renyi(self, orders: Floats) -> Floats:
         return np.full(len(orders), self.rho)
 
     def epsilon(self, delta: float, expected: float | None = None) -> float:
@@ -257,10 +258,10 @@ class RandomizedResponse:
     def noise(self) -> Cost:
         return self
 
-    def renyi(self, orders: Vector) -> Vector:
+    def renyi(self, orders: Floats) -> Floats:
         truth, lie = -math.log1p(math.exp(-self.loss)), -math.log1p(math.exp(self.loss))
         moment = np.logaddexp(orders * truth + (1 - orders) * lie, orders * lie + (1 - orders) * truth)
-        result: Vector = moment / (orders - 1)
+        result: Floats = moment / (orders - 1)
         return result
 
     def epsilon(self, delta: float, expected: float | None = None) -> float:
@@ -445,18 +446,18 @@ LOSS = np.linspace(-6.0, 9.0, 2001)
 
 
 @cache
-def moves(pieces: int) -> Vector:
+def moves(pieces: int) -> Floats:
     """Probabilities of each loss after a Gaussian of so many pieces, (before, after); the last is all beyond."""
     std = math.sqrt(pieces * STEP)
     distance = (LOSS - LOSS[:, None] - std**2 / 2) / std
-    chance: Vector = np.exp(-(distance**2) / 2) / math.sqrt(2 * math.pi) * (LOSS[1] - LOSS[0]) / std
+    chance: Floats = np.exp(-(distance**2) / 2) / math.sqrt(2 * math.pi) * (LOSS[1] - LOSS[0]) / std
     chance[:, -1] += np.maximum(0.0, ndtr(-distance[:, -1]) - chance[:, -1] / 2)
     return chance
 
 
-def after(value_l: Vector, pieces: int) -> Vector:
+def after(value_l: Floats, pieces: int) -> Floats:
     """Expectation of a value of the loss once a Gaussian of so many pieces was released, at each loss before."""
-    result: Vector = moves(pieces) @ value_l
+    result: Floats = moves(pieces) @ value_l
     return result
 
 

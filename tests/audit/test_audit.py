@@ -37,8 +37,7 @@ from dpvb.accounting.events import RELATIONS, NeighboringRelation
 from dpvb.audit import Case, Check, Matrix, Report, neighbours, one_run, queries
 from dpvb.audit.kinds import NAMES, forms, shipped
 from dpvb.core import names
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Block, Contributions
 from dpvb.core.forms import Rows
 from dpvb.core.noise import InsecureNoise, NoiseSource, SecureNoise
 from dpvb.core.plan import Plan

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from dpvb.audit.cases import Case, Matrix
 from dpvb.audit.integers import in_steps
 from dpvb.audit.one_run import MakeNoise
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Block, Contributions
 from dpvb.core.forms import Rows
 from dpvb.core.noise import NoiseSource, SecureNoise
 from dpvb.core.plan import Mechanism, Plan, Release

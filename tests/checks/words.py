@@ -9,13 +9,13 @@ import numpy as np
 from scipy.special import log_ndtr
 from scipy.stats import binom
 
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Grid
 from dpvb.core.grids import grids_of
 from dpvb.core.names import WORDS, Threshold, release_of, totals
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Plan, Release
 from dpvb.core.wall import Wall
-from dpvb.data.documents.texts import Texts
+from dpvb.data.documents.bag_of_words import Texts
 from dpvb.results.audit_report import Check
 
 #: Of the release that is looked at; so large a chance of failing that a simulation can tell.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 import dpvb
 from dpvb import accounting, cli
 from dpvb.accounting.costs import Composition
+from dpvb.errors import BudgetError
 from dpvb.ledger import Ledger
 
 PEOPLE = ("--unit", "row", "--epsilon", "3", "--delta", "1e-6")
@@ -77,6 +79,38 @@ def test_a_quote_spends_nothing_and_agrees_with_the_accountant(path: Path) -> No
     fitting = large["noise_multiplier"] * large["noise_scale"]
     assert json.loads(run("quote", path, "people", "--noise-multiplier", fitting, *options, "--json").stdout)["fits"]
     assert "does not fit" in run("quote", path, "people", "--epsilon", 10).stdout
+    assert large["num_fits"] == 0
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("noise", [2.0, 6.0])
+def test_a_quote_says_how_many_such_plans_fit(path: Path, noise: float) -> None:
+    """As many as are charged before the first refusal."""
+    plan = ("--noise-multiplier", noise, "--n-steps", 1)
+    said = json.loads(run("quote", path, "people", *plan, "--json").stdout)["num_fits"]
+    number = 0
+    with Ledger(path) as found:
+        cost = Composition([accounting.Event("full_batch", 1.0, noise)], "add_or_remove_one")
+        with suppress(BudgetError):
+            while number < 10_000:
+                found.charge("people", cost, unit="row", normal=True)
+                number += 1
+    assert said == number > 0
+    assert "Such plans that fit one after another: 0." in run("quote", path, "people", *plan).stdout
+
+
+@pytest.mark.guarantees("forecasts")
+def test_a_plan_says_how_far_the_limit_goes_and_spends_nothing(path: Path) -> None:
+    before = path.read_bytes()
+    call = ["plan", "logistic", "--n-units", "20000", "--width", "3", "--low", "0", "--high", "1"]
+    call += ["--epsilon", "0.2", "--delta", "1e-6", "--ledger", str(path), "--dataset", "people"]
+    said = CliRunner().invoke(cli.app, [*call, "--json"])
+    assert said.exit_code == 0, said.stderr
+    facts = json.loads(said.stdout)["ledger"]
+    assert facts["fits"]
+    assert f"Such plans that fit one after another: {facts['num_fits']}." in CliRunner().invoke(cli.app, call).stdout
+    assert "ledger" not in json.loads(CliRunner().invoke(cli.app, [*call[:-4], "--json"]).stdout)
+    assert CliRunner().invoke(cli.app, call[:-2]).exit_code == 2  # One of ledger and data set alone.
     assert path.read_bytes() == before
 
 

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from planted import edit, kills
 from small_models import D
 
-from dpvb.core.blocks import triangle
-from dpvb.core.contributions import Contribution, Grid, upper_norms
+from dpvb.core.blocks import Contribution, Grid, triangle, upper_norms
 from dpvb.core.forms import Gram, GramOfSums, Kron, MeasuredRows, Rows, ScaledRows, SparseRows, grouped
 from dpvb.models.topics import kernel as kernel
 from dpvb.models.topics.kernel import Factored

@@ -16,11 +16,11 @@ from dpvb.core import loop
 from dpvb.core.blocks import Block
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Rows
+from dpvb.core.model import constant, robbins_monro
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Mechanism, Plan, Release, phased
 from dpvb.core.released import Released
 from dpvb.core.sampling import FullBatch, Poisson
-from dpvb.core.schedule import constant, robbins_monro
 from dpvb.core.source import Nobody
 from dpvb.core.wall import Wall
 from dpvb.errors import ParameterError, PrivacyError, PrivateComputationError

@@ -17,8 +17,7 @@ from each import each
 from planted import edit, kills
 
 from dpvb.core import names
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Block, Grid
 from dpvb.core.grids import Party
 from dpvb.core.journal import Begun, Unrecorded
 from dpvb.core.names import Found, Threshold, release_of, totals
@@ -26,7 +25,7 @@ from dpvb.core.noise import InsecureNoise, SecureNoise, Words
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch, Poisson
 from dpvb.core.wall import Wall
-from dpvb.data.documents.texts import Texts
+from dpvb.data.documents.bag_of_words import Texts
 from dpvb.errors import CheckpointError, ParameterError, PrivacyError, PrivateComputationError
 
 FALSE_ALARM = 1e-6

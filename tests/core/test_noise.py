@@ -508,3 +508,14 @@ def test_no_noise_and_empty_totals() -> None:
         assert result.shape == shape
         assert result.dtype == np.int64
     assert not draw(source, 1e-300, 1000).any()
+
+
+@kills("reused noise", "threads draw noise from one place of the keystream")
+@edit("core/noise.py", "_Keystream(key, 0, start)", "_Keystream(key, 0, 0)")
+@pytest.mark.parametrize("part", [2**14, 2**15, 2**20])
+def test_noise_has_the_same_bits_in_any_number_of_parts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    total = np.zeros(2**17 + 5, dtype=np.int64)
+    expected = noise._gaussian(1e9, total, bytes(32))
+    monkeypatch.setattr(noise, "_PART", part)
+    assert np.array_equal(noise._gaussian(1e9, total, bytes(32)), expected)
+    assert len({*expected[:: 2**14].tolist()}) == 9  # Parts do not begin with the same draw.

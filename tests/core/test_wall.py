@@ -39,11 +39,11 @@ from dpvb.core.blocks import Block, triangle
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows
 from dpvb.core.grids import grids_of
+from dpvb.core.model import constant
 from dpvb.core.noise import InsecureNoise, SecureNoise
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.released import Released, ReleaseReceipt
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
-from dpvb.core.schedule import constant
 from dpvb.core.source import Nobody
 from dpvb.core.wall import Wall
 from dpvb.data.documents.bag_of_words import BagOfWords
@@ -543,13 +543,19 @@ class FragileRows(Rows):
 @pytest.mark.guarantees("no failing unit")
 @kills("errors", "a unit that breaks off leaves what it had added")
 @edit("core/clipped_sums.py", "            added = self._added(batch)\n", "            self._added(batch, sums)\n")
-@edit("core/clipped_sums.py", "        for name, total in added.items():\n            sums[name] += total\n", "")
-@edit("core/clipped_sums.py", "def _added(self, batch: ChunkOfUnits[Batch])", "def _added(self, batch, sums=None)")
 @edit(
     "core/clipped_sums.py",
-    "        sums = zeros(release)\n        for",
-    "        sums = zeros(release) if sums is None else sums\n        for",
+    "        for name, (rows, total) in added.items():\n            sums[name][rows] += total\n",
+    "",
 )
+@edit("core/clipped_sums.py", "def _added(self, batch: ChunkOfUnits[Batch])", "def _added(self, batch, sums=None)")
+@edit("core/clipped_sums.py", "sums: dict[str, tuple[Any, Ints]] = {}", "added = {}")
+@edit(
+    "core/clipped_sums.py",
+    "            sums[name] = rows_of_sum, total\n",
+    "            added[name] = rows_of_sum, total\n",
+)
+@edit("core/clipped_sums.py", "self.grids[name], total)", "self.grids[name], total if sums is None else sums[name])")
 @kills("errors", "a unit that cannot be computed takes those behind it along")
 @edit("core/clipped_sums.py", "                    self._add(", "                    if not self._add(")
 @edit(
@@ -759,7 +765,9 @@ class Remembers:
 
 @pytest.mark.guarantees("no leak by E-step")
 @kills("leaks", "rows meet the very model and q that the M-step reads")
-@edit("core/loop.py", "deepcopy((model, domains.checked(q)))", "(model, domains.checked(q))")
+@edit(
+    "core/loop.py", "deepcopy((model, seen(model, domains.checked(q), release.asked)))", "(model, domains.checked(q))"
+)
 def test_what_an_e_step_writes_into_q_or_the_model_reaches_nobody() -> None:
     model, plan = Remembers(), Plan([Release({"a": Block((D,), 1.0)}, Mechanism(FullBatch(), 1.0))] * 2)
     wall: Wall[Any] = Wall(table(np.ones((4, D))), plan)

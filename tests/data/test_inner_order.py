@@ -40,10 +40,9 @@ from dpvb.data import (
     in_memory,
     open_documents,
 )
-from dpvb.data.documents.labelled import labelled
+from dpvb.data.documents.bag_of_words import labelled
 from dpvb.data.persons import identity
-from dpvb.data.sequences.numbers import Points
-from dpvb.data.sequences.symbols import Symbols
+from dpvb.data.sequences.content import Points, Symbols
 from dpvb.data.shards import Shard
 from dpvb.data.tables.mixed import Layout
 

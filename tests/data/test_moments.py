@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 from planted import edit, kills
 
 from dpvb.data import Date, Events
+from dpvb.data.sequences.content import Symbols
 from dpvb.data.sequences.events import moment, moments
-from dpvb.data.sequences.symbols import Symbols
 from dpvb.data.spelling import cells_of, spelled
 from dpvb.data.times import microseconds
 

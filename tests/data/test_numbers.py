@@ -12,8 +12,7 @@ from each import each
 from planted import edit, kills
 
 from dpvb.data import Events
-from dpvb.data.sequences.numbers import Points
-from dpvb.data.sequences.symbols import Symbols
+from dpvb.data.sequences.content import Points, Symbols
 from dpvb.errors import DataFormatError, ParameterError
 from dpvb.guards.arrays import Floats
 
@@ -143,7 +142,7 @@ def test_an_odd_cell_reaches_its_own_person_alone(column: str, stream: bool, cap
 
 @pytest.mark.guarantees("sequence moments")
 @kills("errors", "an odd object in the place of a sequence of numbers asked what it is")
-@edit("data/sequences/numbers.py", "issubclass(type(one), np.ndarray) else", "isinstance(one, np.ndarray) else")
+@edit("data/sequences/content.py", "issubclass(type(one), np.ndarray) else", "isinstance(one, np.ndarray) else")
 def test_an_odd_sequence_or_point_is_its_own_alone() -> None:
     lists = [*PEOPLE.values()]
     odd: list[Any] = [

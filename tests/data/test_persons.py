@@ -437,12 +437,16 @@ def test_rows_go_to_the_folder_for_temporary_files_and_to_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python takes another place where TMPDIR cannot be used; a fit is refused."""
-    (tmp_path / "people.csv").write_text("v,who\n1,a\n2,b\n")
-    schema = Schema((Numeric("v", 0, 9),), group="who")
+    rows = Stored({"v": np.zeros((4, 1))})
+    like = Stored({"v": np.empty((0, 1))})
+
+    def made() -> Partitions:
+        return Partitions([Piece(np.arange(4), rows)], like, lambda rows, group: Mixed(rows, group))
+
     monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
     with pytest.raises(DataFormatError, match=r"cannot be written: .*Set TMPDIR to a folder with more room"):
-        Table(tmp_path / "people.csv", schema, stream=True)
+        made()
     (tmp_path / "gone").mkdir()
-    table = Table(tmp_path / "people.csv", schema, stream=True)
+    partitions = made()
     assert len([*(tmp_path / "gone").glob("dpvb-*")]) == 1
-    del table
+    assert len(partitions.unit_numbers) == 4

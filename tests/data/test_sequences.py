@@ -17,8 +17,7 @@ from scipy import sparse
 from dpvb.audit.readers import units_of
 from dpvb.data import Events
 from dpvb.data.persons import by_person
-from dpvb.data.sequences.numbers import Points
-from dpvb.data.sequences.symbols import Symbols
+from dpvb.data.sequences.content import Points, Symbols
 from dpvb.data.shards import Sharded
 from dpvb.errors import DataFormatError, ParameterError
 from dpvb.estimators.choosing import private_range
@@ -136,7 +135,7 @@ ODD: list[Any] = [None, np.nan, np.inf, -1, 10**400, b"\xff", "", "opera", Unrul
 
 @pytest.mark.guarantees("events")
 @kills("readers", "a symbol that nobody has declared is the last one")
-@edit("data/sequences/symbols.py", "other=-1, missing=-1", "other=len(self) - 1, missing=-1")
+@edit("data/sequences/content.py", "other=-1, missing=-1", "other=len(self) - 1, missing=-1")
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("column", ["person", "time", "symbol"])
 def test_an_odd_cell_reaches_its_own_person_alone(column: str, stream: bool, capsys: Any) -> None:
@@ -246,9 +245,9 @@ def test_files_of_a_streamed_table_are_this_users_alone_and_go_away() -> None:
         (lambda: Symbols(10_001), ParameterError, "symbols must be"),
         (lambda: Symbols([*range(10_001)]), ParameterError, "symbols must be at most 10000"),
         (lambda: Symbols(None), ParameterError, "public values"),
-        (lambda: Events(table(), person="nobody"), DataFormatError, "nobody"),
-        (lambda: Events(table(), person=None), ParameterError, "name of a column"),  # type: ignore[arg-type]
-        (lambda: Events(table(), person="symbol"), ParameterError, "different columns"),
+        (lambda: Events(table(), group="nobody"), DataFormatError, "nobody"),
+        (lambda: Events(table(), group=None), ParameterError, "name of a column"),  # type: ignore[arg-type]
+        (lambda: Events(table(), group="symbol"), ParameterError, "different columns"),
         (lambda: Events(table(), stream="yes"), ParameterError, "stream must be"),  # type: ignore[arg-type]
         (lambda: Events(table(), separator="x"), ParameterError, "separator"),
         (lambda: Events(Path("missing.csv")), DataFormatError, "missing.csv"),

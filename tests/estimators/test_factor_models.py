@@ -103,7 +103,7 @@ def test_private_rows_have_no_score() -> None:
         ({}, "low and high or max_row_norm"),
         ({"low": 0.0}, "low and high or max_row_norm"),
         ({"max_row_norm": 1.0, "low": 0.0, "high": 1.0}, "low and high or max_row_norm"),
-        ({"max_row_norm": 1.0, "estimate": "map"}, "estimate must be"),
+        ({"max_row_norm": 1.0, "estimate": "median"}, "estimate must be"),
         ({"max_row_norm": 1.0, "n_components": 0}, "n_components must be"),
         ({"low": [0.0, 1.0], "high": 1.0}, "low must be a number or 5"),
     ],

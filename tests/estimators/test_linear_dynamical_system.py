@@ -195,7 +195,7 @@ def test_a_dry_run_reads_nothing_and_select_finds_the_better_number_of_states() 
     model = dpvb.LinearDynamicalSystem(1, max_length=12, **BOUNDS, **BUDGET)
     assert model.dry_run(n_units=300).privacy_.dry_run
     chosen = dpvb.private_select(
-        model, [{"n_states": k} for k in (1, 2)], people(2000, length=12), epsilon=8.0, delta=1e-6
+        model, [{"n_states": k} for k in (1, 2)], people(200, length=6), epsilon=8.0, delta=1e-6
     )
     assert chosen.n_states in (1, 2)
     assert chosen.privacy_.epsilon <= 8.0

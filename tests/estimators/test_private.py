@@ -18,7 +18,7 @@ import pytest
 from planted import edit, kills
 
 import dpvb
-from dpvb.core.schedule import Schedule
+from dpvb.core.model import Schedule
 from dpvb.errors import CheckpointError, ModelFileError, ParameterError
 from dpvb.estimators.private import ModelRows
 from dpvb.results import model_file

@@ -20,7 +20,7 @@ import dpvb
 from dpvb import accounting, federated
 from dpvb.core.noise import InsecureNoise
 from dpvb.data import open_documents
-from dpvb.data.documents.texts import Texts
+from dpvb.data.documents.bag_of_words import Texts
 from dpvb.errors import (
     BudgetError,
     CheckpointError,

@@ -25,9 +25,9 @@ from dpvb.accounting.costs import Composition
 from dpvb.accounting.filter import ORDERS, add, cost_units
 from dpvb.core import loop
 from dpvb.core.grids import grids_of
+from dpvb.core.model import constant
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.errors import DataFormatError, FederationError, ParameterError
 from dpvb.federated.agreement import Federation

@@ -31,17 +31,15 @@ from wire import decode, encode, offered
 
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.filter import ORDERS, add, cost_units
-from dpvb.core.blocks import Block
+from dpvb.core.blocks import Block, Contributions
 from dpvb.core.clipped_sums import Work
-from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows
 from dpvb.core.grids import grids_of
-from dpvb.core.model import updated
+from dpvb.core.model import constant, updated
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Plan, phased
 from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import constant
 from dpvb.core.wall import gathered
 from dpvb.data import BagOfWords
 from dpvb.errors import CheckpointError, FederationError, NotRecordedWarning, ParameterError, PrivacyError

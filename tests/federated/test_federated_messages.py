@@ -23,9 +23,9 @@ from small_models import CASES
 from dpvb.audit import kinds
 from dpvb.core import loop
 from dpvb.core.estimate import Estimate
+from dpvb.core.model import robbins_monro
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.data.tables.response import Response
 from dpvb.errors import FederationError, ParameterError

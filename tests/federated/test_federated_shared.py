@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from small_models import D, Location, table
 
+from dpvb.core.model import constant
 from dpvb.core.plan import Plan, phased
 from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import constant
 from dpvb.errors import FederationError
 from dpvb.estimators.base import Task
 from dpvb.federated.client import FormOfQ

@@ -53,7 +53,7 @@ def core(*names: str) -> Iterator[Path]:
 
 
 #: Behind the wall or about it: what is computed there draws nothing and divides by no size.
-PURE = [*core("wall", "clipped_sums", "contributions", "forms", "grids", "plan", "sampling")]
+PURE = [*core("wall", "blocks", "clipped_sums", "forms", "grids", "plan", "sampling")]
 # A room may import those that stand on lines before its own, and nothing else of the package.
 ORDER = [
     {"guards"},
@@ -69,11 +69,9 @@ ORDER = [
 SHARED = (
     "guards.arrays",
     "core.blocks",
-    "core.contributions",
     "core.estimate",
     "core.forms",
     "core.model",
-    "core.schedule",
     "kernels",
 )
 SHARED += ("models.expfam", "models.empirical_bayes", "models.base", "rows")

@@ -269,8 +269,8 @@ def test_the_accuracy_of_forecasts_is_that_of_the_results() -> None:
     page = (ROOT / "docs" / "how-to" / "before-the-charge.md").read_text()
     assert re.findall(r"(\d+) %\s(?:of cells )?on (?:the tables|others)", page) == [own, others]
     assert re.findall(r"On real\s+tables it is (\d+ of \d+) cells", page) == [real]
-    limits = page.split("\n### Limitations of the forecast\n")[1].split("\n## ")[0]
-    assert missing(re.sub(r"`[^`]*`", "", limits).replace("4,400", ""), results) == []
+    limits = page.split("\n### Limitations of the expected accuracy\n")[1].split("\n## ")[0]
+    assert missing(re.sub(r"`[^`]*`", "", limits), results) == []
 
 
 def test_the_accuracy_of_intervals_is_that_of_the_results() -> None:

@@ -25,14 +25,13 @@ import dpvb
 from benchmarks.float64 import Float64Topics
 from dpvb.audit import queries
 from dpvb.core import loop
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions, Grid
+from dpvb.core.blocks import Block, Contributions, Grid
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Kron, MeasuredRows, Rows, ScaledRows, SparseRows, grouped, is_gram, nonnegative
+from dpvb.core.model import constant, robbins_monro
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Mechanism, Plan, Release, phased
 from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import constant, robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.errors import CheckpointError, ModelFileError, PrivacyError, PrivateComputationError
 from dpvb.guards import domains

@@ -56,7 +56,7 @@ def test_mypy_refuses_a_choice_that_no_parameter_has(tmp_path, monkeypatch):
     api = pytest.importorskip("mypy.api")
     wrong = (
         'LogisticRegression(epsilon=1.0, delta=1e-6, covariance="spherical")',
-        'LDA(3, epsilon=1.0, delta=1e-6, estimate="map")',
+        'LDA(3, epsilon=1.0, delta=1e-6, estimate="median")',
         'DPVI(epsilon=1.0, delta=1e-6, guide="normal")',
         'PCA(epsilon=1.0, delta=1e-6, neighboring_relation="swap")',
     )

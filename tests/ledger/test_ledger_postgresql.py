@@ -774,7 +774,7 @@ def test_a_fit_waits_for_a_server_that_restarts(
 def test_a_server_that_stays_away_is_given_up(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a public time, which does not depend on how often it was asked."""
     pauses: list[float] = []
-    clock = iter([0.0, 1.0, 4.0, 9.0, 30.0])
+    clock = iter([0.0, 1.0, 4.0, 9.0, 30.0, 31.0, 31.0, 32.0, 33.0, 34.0, 64.0])
     monkeypatch.setattr("dpvb.ledger.PATIENCE", 30.0)
     monkeypatch.setattr("dpvb.ledger.time.monotonic", lambda: next(clock))
     monkeypatch.setattr("dpvb.ledger.time.sleep", pauses.append)
@@ -785,6 +785,13 @@ def test_a_server_that_stays_away_is_given_up(ledger: Ledger, monkeypatch: pytes
     with pytest.raises(LedgerUnreachableError):
         ledger._patiently(away)
     assert pauses == [0.1, 0.2, 0.4]
+    with pytest.raises(LedgerUnreachableError):  # A fit that ends asks again what is left, and does not wait again.
+        ledger._patiently(away)
+    assert pauses == [0.1, 0.2, 0.4]
+    assert ledger._patiently(lambda: 3) == 3
+    with pytest.raises(LedgerUnreachableError):
+        ledger._patiently(away)
+    assert pauses == [0.1, 0.2, 0.4, 0.1]
 
 
 @pytest.mark.guarantees("durable charges")

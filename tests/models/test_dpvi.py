@@ -14,12 +14,12 @@ from sklearn.base import clone
 
 import dpvb
 from dpvb.core import loop
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Grid
 from dpvb.core.forms import Rows
+from dpvb.core.model import constant
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data.tables.numbers import Numbers
 from dpvb.errors import DataFormatError, ParameterError, PrivacyError

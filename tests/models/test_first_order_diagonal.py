@@ -13,10 +13,10 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from dpvb.core import loop
+from dpvb.core.model import constant
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import calibrated, phased
 from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data.tables.design import Design
 from dpvb.data.tables.response import Response

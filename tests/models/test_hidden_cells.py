@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from planted import edit, kills
 
 from dpvb.core import loop
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Grid
+from dpvb.core.model import constant
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data.sequences.content import Sequences
 from dpvb.errors import ParameterError

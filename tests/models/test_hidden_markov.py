@@ -14,10 +14,10 @@ from scipy import stats
 from scipy.special import betaln, gammaln
 
 from dpvb.core import loop
+from dpvb.core.model import constant
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data.sequences.content import Sequences
 from dpvb.errors import ParameterError

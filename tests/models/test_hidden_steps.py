@@ -16,8 +16,7 @@ from planted import edit, kills
 from sklearn.mixture import GaussianMixture
 
 from dpvb.core import loop
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Block, Grid
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall

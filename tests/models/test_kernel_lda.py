@@ -5,8 +5,10 @@ import math
 import numpy as np
 import pytest
 from oracles import topic_kernel
+from planted import edit, kills
 from scipy.special import digamma, gammaln
 
+from dpvb.core.blocks import Grid
 from dpvb.errors import ParameterError
 from dpvb.models.topics import kernel, kernel_numba
 
@@ -468,3 +470,31 @@ def test_no_documents_and_one_topic(engine, threads):
         theta_nk[np.repeat(np.arange(3), np.diff(indptr)), 0] * b_vk[indices, 0] * ratio_j, counts
     )
     np.testing.assert_allclose(gamma_nk[:, 0], 0.5 + np.add.reduceat(counts, indptr[:-1]), rtol=1e-6)
+
+
+@kills("sums", "a sum over few words reaches other words")
+@edit("models/topics/kernel.py", "np.cumsum(is_touched_v) - 1)", "np.cumsum(is_touched_v) % len(word_t))")
+@kills("records", "a sum over few words reads documents without a weight")
+@edit("models/topics/kernel.py", "np.full_like(self.indices, -1)", "np.zeros_like(self.indices)")
+@pytest.mark.parametrize("used", [0, 1, 3, 30])
+def test_a_sum_over_the_words_of_few_documents_is_that_over_all_words(used, monkeypatch):
+    indptr, indices, counts, b_vk = corpus(9, docs=30, terms=400)
+    theta_nk, ratio_j, norm_n, _ = kernel.local_step(indptr, indices, counts, b_vk, np.full(7, 0.4))
+    rng, grid = np.random.default_rng(9), Grid(2.0**-30, 1e3)
+    weight_n = np.where(rng.permutation(30) < used, rng.random(30), 0.0)
+    indices = indices.copy()
+    # Numbers of no word are of no account, in documents with a weight and without.
+    indices[rng.random(len(indices)) < 0.1] = rng.choice([-5, 400, 2**30])
+    whole = kernel.Factored(indptr, indices, ratio_j, theta_nk, b_vk, norm_n)
+    total_vk = np.zeros(b_vk.shape, np.int64)
+    whole.accumulate(weight_n, grid, total_vk)
+    for share, is_whole in ((1.0, False), (-1.0, True)):
+        monkeypatch.setattr(kernel, "_FEW_WORDS", share)
+        word_t, part = whole.touched(weight_n)
+        assert (part is whole) == is_whole
+        sum_vk = np.zeros_like(total_vk)
+        few_tk = np.zeros_like(sum_vk[word_t])
+        part.accumulate(weight_n, grid, few_tk)
+        sum_vk[word_t] += few_tk
+        assert np.array_equal(sum_vk, total_vk)
+        assert is_whole or len(word_t) == len({*indices[np.repeat(weight_n > 0, np.diff(indptr))]} & {*range(400)})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import pickle
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,11 +17,12 @@ from scipy.special import digamma, gammaln
 
 from benchmarks.float64 import Float64Topics
 from dpvb.core import loop
+from dpvb.core.blocks import Block
 from dpvb.core.estimate import Estimate
+from dpvb.core.model import constant
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Mechanism, Plan, Release, phased
 from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.errors import ParameterError
@@ -514,3 +517,39 @@ def test_the_start_is_public_and_repeatable() -> None:
     assert not np.array_equal(one, other)
     assert one.shape == (7, 3)
     assert abs(model.init(np.random.default_rng(0)).lambda_vk.mean() - 1) < 0.1
+
+
+@pytest.mark.parametrize("options", [{}, {"background": False, "word_weight_power": 0.0}])
+def test_the_part_of_q_that_documents_meet_gives_the_same_bits(options: Any) -> None:
+    """At the start, at topics that were released, and at one topic; for every block, the part of a part included."""
+    model = LDAModel(3, 30, compares=True, **options)
+    matrix = corpus(np.random.default_rng(3))
+    q = model.init(np.random.default_rng(0))
+    after = replace(
+        q,
+        background_v=np.full(30, 1 / 30) if model.background else None,
+        sum_vk=q.lambda_vk,
+        sum_std_v=np.ones(30),
+        words_v=np.ones(30),
+    )
+    for full in (q, after, replace(after, is_one=True)):
+        for names in (("words", "counts"), ("words",), ("gain",)):
+            blocks = {name: model.blocks.get(name, Block((30,), 1.0)) for name in names}
+            part = model.seen(full, blocks)
+            assert [*map(_bits, vars(model.seen(part, blocks)).values())] == [*map(_bits, vars(part).values())]
+            answers = [model.e_step(one, rows(matrix), blocks) for one in (full, part)]
+            for name in answers[0]:
+                assert [*map(_bits, vars(answers[0][name]).values())] == [*map(_bits, vars(answers[1][name]).values())]
+
+
+def _bits(value: Any) -> Any:
+    return value if value is None else (np.asarray(value).dtype, np.shape(value), np.asarray(value).tobytes())
+
+
+def test_workers_are_told_no_more_than_five_bytes_of_each_entry() -> None:
+    model = LDAModel(50, 2_000, compares=True)
+    q = model.init(np.random.default_rng(0))
+    q = replace(q, sum_vk=q.lambda_vk, sum_std_v=np.ones(2_000), background_v=np.full(2_000, 1 / 2_000))
+    for name in ("counts", "gain"):
+        release = Release({name: model.blocks[name]}, Mechanism(FullBatch(), 1.0))
+        assert len(pickle.dumps(loop.query(model, q, release))) <= 5 * 2_000 * 50

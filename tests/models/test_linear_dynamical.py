@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from planted import edit, kills
 
 from dpvb.core import loop
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Block, Grid
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
-from dpvb.data.sequences.numbers import Points
+from dpvb.data.sequences.content import Points
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
 from dpvb.models.sequences import linear_dynamical

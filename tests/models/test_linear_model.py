@@ -15,11 +15,11 @@ from scipy.stats import binom
 from sklearn.linear_model import BayesianRidge
 
 from dpvb.core import loop
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Contributions
+from dpvb.core.model import constant
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import calibrated, phased
 from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import Design
 from dpvb.data.tables.response import Response

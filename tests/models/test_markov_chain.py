@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from planted import edit, kills
 
 import dpvb
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Grid
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.kernels.spans import running_total

@@ -19,7 +19,7 @@ from scipy.stats import t as student
 from sklearn import mixture as peers
 
 import dpvb
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Grid
 from dpvb.core.forms import nonnegative
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch

@@ -20,8 +20,8 @@ import dpvb
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.data import BagOfWords, Binary, Categorical, Date, Numeric, Schema, Table, Target
+from dpvb.data.documents.bag_of_words import labelled
 from dpvb.data.documents.count_rows import taken
-from dpvb.data.documents.labelled import labelled
 from dpvb.errors import DataFormatError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError
 from dpvb.models.mixtures.components import MixedColumns
 from dpvb.models.mixtures.naive_bayes import (
@@ -137,7 +137,7 @@ def test_labels_and_columns_share_one_unit_of_sensitivity(kind: str) -> None:
 
 @pytest.mark.guarantees("naive Bayes rows")
 @kills("NaN", "a document with an unknown label that counts in a class")
-@edit("data/documents/labelled.py", "other=-1, missing=-1", "other=0, missing=-1")
+@edit("data/documents/bag_of_words.py", "other=-1, missing=-1", "other=0, missing=-1")
 def test_a_document_without_a_declared_label_is_no_row() -> None:
     """Nor is one with a label that is no label, and no other row changes."""
     counts, y = documents(30)
@@ -546,7 +546,7 @@ def test_a_person_of_many_rows_counts_as_one() -> None:
 
 
 @kills("persons", "persons of labelled documents who become as many units as they have documents")
-@edit("data/documents/labelled.py", 'if documents.unit == "person":', "if False:")
+@edit("data/documents/bag_of_words.py", 'if documents.unit == "person":', "if False:")
 def test_documents_that_are_grouped_already_are_refused() -> None:
     """Their rows have another order than the labels, and their persons would be lost."""
     counts, y = documents(4)

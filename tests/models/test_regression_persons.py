@@ -14,8 +14,7 @@ from planted import edit, kills
 from scipy.special import expit
 
 import dpvb
-from dpvb.core.blocks import pack_symmetric
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Grid, pack_symmetric
 from dpvb.core.forms import GramOfSums, MeasuredRows, Rows, ScaledRows, SparseRows, grouped
 from dpvb.core.noise import InsecureNoise
 from dpvb.guards.arrays import Floats, Ints

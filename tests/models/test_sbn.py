@@ -12,7 +12,7 @@ from scipy.special import expit
 
 import dpvb
 from benchmarks.float64 import Float64Network
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Grid
 from dpvb.errors import DataFormatError, ParameterError, PrivacyError
 from dpvb.models.belief_network import kernel as kernel
 from dpvb.models.belief_network.beta_normal import WeightScales

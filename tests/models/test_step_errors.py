@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpvb
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Grid
 from dpvb.guards.arrays import Floats
 from dpvb.models.sequences import dynamics, errors, hidden_cells
 from dpvb.models.sequences.dynamics import WindowSizes

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dpvb.core import loop
+from dpvb.core.model import robbins_monro
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.models import empirical_bayes

@@ -18,10 +18,10 @@ from dpvb.audit.integers import difference, in_steps, relative_norm
 from dpvb.core import loop
 from dpvb.core.blocks import Block, swap_ratio
 from dpvb.core.estimate import Estimate
+from dpvb.core.model import MIDWAY, SHARES, robbins_monro
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Mechanism, Plan, Release, phased
 from dpvb.core.sampling import FullBatch, Poisson
-from dpvb.core.schedule import MIDWAY, SHARES, robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.data.documents import word_lists

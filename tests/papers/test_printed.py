@@ -76,7 +76,7 @@ def learned(model: Any, source: Any, how: str, **params: Any) -> tuple[Any, floa
         forms = model.e_step(q, rows, blocks)
         sums = {name: total(forms[name], block.bound) for name, block in blocks.items()}
         assert {name: value.shape for name, value in sums.items()} == {name: b.shape for name, b in blocks.items()}
-        q = model.m_step(SimpleNamespace(read=sums.__getitem__), q)
+        q = model.m_step(SimpleNamespace(noisy=sums.__getitem__), q)
     return q, 1e-8
 
 
@@ -375,12 +375,12 @@ def test_the_package_imports_none_of_them() -> None:
 
 
 #: What the page of models of one's own names, and the types of arrays and checks of numbers.
-PUBLIC = {"dpvb", "dpvb.kernels.linear", "dpvb.core.contributions", "dpvb.guards.domains"}
+PUBLIC = {"dpvb", "dpvb.kernels.linear", "dpvb.core.blocks", "dpvb.guards.domains"}
 CHECKS = {"dpvb.guards.arrays", "dpvb.guards.errors"}
 #: Parts that our own methods have in common with the print: packed matrices, ⟨ξ⟩, documents, the prior of weights.
 SHARED = {
-    "binomial_likelihoods": {"dpvb.core.blocks", "dpvb.models.expfam"},
-    "belief_network": {"dpvb.core.blocks", "dpvb.models.expfam", "dpvb.models.belief_network.beta_normal"},
+    "binomial_likelihoods": {"dpvb.models.expfam"},
+    "belief_network": {"dpvb.models.expfam", "dpvb.models.belief_network.beta_normal"},
     "lda": {"dpvb.models.topics.lda"},
 }
 

@@ -12,11 +12,10 @@ from scipy.special import expit, xlogy
 
 import dpvb
 from dpvb.core import loop
-from dpvb.core.blocks import Block, triangle
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Block, Grid, triangle
+from dpvb.core.model import constant
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data.tables.design import BinaryMatrix
 from dpvb.papers.belief_network import HiddenMoments, VIPSNetwork

@@ -20,8 +20,7 @@ from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.errors import ModelFileError, ParameterError, PrivacyError
 from dpvb.results import model_file
-from dpvb.results.facts import BlockFacts, ChargeFacts, ReleaseFacts
-from dpvb.results.statement import PrivacyStatement, percent
+from dpvb.results.statement import BlockFacts, ChargeFacts, PrivacyStatement, ReleaseFacts, percent
 
 BLOCKS = {"counts": Block((7702, 50), 15.0, "nonnegative"), "length": Block((), 2.5)}
 PUBLIC = ["the vocabulary, 7702 terms", "number of topics 50", "clip 0.03"]

@@ -86,7 +86,7 @@ def test_a_model_names_its_run_and_the_record_of_the_run_has_the_files(folder: P
 
 @pytest.mark.guarantees("run records")
 @kills("names", "others read the record of a run")
-@edit("guards/own.py", "    target = Path(path)\n", "    target, mode = Path(path), 0o644\n")
+@edit("guards/file_ownership.py", "    target = Path(path)\n", "    target, mode = Path(path), 0o644\n")
 def test_only_this_user_can_read_records_and_the_key(folder: Path) -> None:
     assert fit().exit_code == 0
     files = [state_folder() / "key", *(state_folder() / "runs").iterdir()]

@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
 from dpvb.accounting.events import (
     MAX_STEPS,
@@ -26,9 +25,8 @@ from dpvb.accounting.events import (
     dominating_pairs,
 )
 from dpvb.accounting.methods import answer
+from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_delta
-
-Vector = npt.NDArray[np.float64]
 
 #: Orders that a curve is converted at where it is not known in closed form.
 FINE_ORDERS = 1.0 + np.geomspace(1e-3, 1e5, 200)
@@ -55,7 +53,7 @@ class Cost(Protocol):
         """The same as far as its noise covers it."""
         return self
 
-    def renyi(self, orders: Vector) -> Vector:
+    def renyi(self, orders: Floats) -> Floats:
         """Upper bounds on the Renyi divergence at orders above 1, in both directions; inf where there is none."""
 
     def epsilon(self, delta: float, expected: float | None = None) -> float:
@@ -84,7 +82,7 @@ class Composition:
         check_relation(self.neighboring_relation)
         object.__setattr__(self, "events", _merged(_steps(self.events)))
 
-    def renyi(self, orders: Vector) -> Vector:
+    def renyi(self, orders: Floats) -> Floats:
         """The least of the accountant's alternatives at each order (Mironov 2017; see `accounting.renyi`)."""
         return np.array(_curve(self, tuple(orders)))
 
@@ -133,7 +131,7 @@ class Total:
 
     costs: tuple[tuple[Cost, int], ...]
 
-    def renyi(self, orders: Vector) -> Vector:
+    def renyi(self, orders: Floats) -> Floats:
         """The sum of the curves."""
         sums = np.zeros_like(orders)
         for cost, count in self.costs:
@@ -168,7 +166,7 @@ def total(costs: Iterable[Cost] | Mapping[Cost, int]) -> Total:
     return Total(tuple((cost, count) for cost, count in counts.items() if count))
 
 
-def from_renyi(curve: Callable[[Vector], Vector], delta: float) -> float:
+def from_renyi(curve: Callable[[Floats], Floats], delta: float) -> float:
     """Return epsilon at delta of a Renyi curve, improved conversion (Canonne, Kamath, Steinke 2020, Prop. 12)."""
     lam = FINE_ORDERS - 1
     with np.errstate(invalid="ignore"):
@@ -176,13 +174,13 @@ def from_renyi(curve: Callable[[Vector], Vector], delta: float) -> float:
     return max(0.0, float(np.min(np.where(np.isnan(bound), np.inf, bound)))) * (1 + 1e-12)
 
 
-def delta_from_renyi(curve: Callable[[Vector], Vector], epsilon_g: Vector) -> Vector:
+def delta_from_renyi(curve: Callable[[Floats], Floats], epsilon_g: Floats) -> Floats:
     """Return delta at many epsilons of a Renyi curve, (G,), by the same conversion."""
     lam = FINE_ORDERS - 1
     with np.errstate(invalid="ignore"):
         log_delta = lam * (curve(FINE_ORDERS) - epsilon_g[:, None]) + lam * np.log(lam / FINE_ORDERS)
     log_delta -= np.log(FINE_ORDERS)
-    least_g: Vector = np.where(np.isnan(log_delta), 0.0, log_delta).min(axis=1)
+    least_g: Floats = np.where(np.isnan(log_delta), 0.0, log_delta).min(axis=1)
     return np.asarray(np.exp(np.minimum(least_g, 0.0)))
 
 

@@ -4,7 +4,7 @@ Laplace noise of scale b on sums of L1 sensitivity Δ has, with x = Δ/b, the R�
 
     R_α = log(α/(2α-1) e^{(α-1)x} + (α-1)/(2α-1) e^{-αx}) / (α-1),       δ(ε) = 1 - e^{(ε-x)/2} for 0 ≤ ε ≤ x.
 
-Of a mechanism that only states (ε, δ), the worst is charged (Kairouz, Oh, Viswanath 2015, Theorem 3.4): with
+If a mechanism only states (ε, δ), the worst one is charged (Kairouz, Oh, Viswanath 2015, Theorem 3.4): with
 probability δ it shows everything, and otherwise it is randomised response, with the odds e^ε of the true answer. δ is
 what the release adds to delta, as `Event.added_delta`; randomised response has a Rényi curve. Every other mechanism
 with that guarantee is a function of this one, also an interactive one (Lyu 2022), so that its costs add up as those of
@@ -19,7 +19,7 @@ from typing import Any, final
 
 import numpy as np
 
-from dpvb.accounting.costs import Composition, Vector, from_renyi
+from dpvb.accounting.costs import Composition, from_renyi
 from dpvb.accounting.events import (
     MAX_NOISE_MULTIPLIER,
     MAX_STEPS,
@@ -28,6 +28,7 @@ from dpvb.accounting.events import (
     NeighboringRelation,
     check_relation,
 )
+from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_delta, check_integer, check_number
 
 # Above this epsilon e^epsilon is not a number.
@@ -90,7 +91,7 @@ class LaplaceNoise:
         """The cost itself."""
         return self
 
-    def renyi(self, orders: Vector) -> Vector:
+    def renyi(self, orders: Floats) -> Floats:
         """The exact divergence of the releases, the same in both directions."""
         x, lam = 1 / self.noise_multiplier, orders - 1
         # log of (α e^{λx} + λ e^{-αx}) / (α + λ); of small x the sum is 1 up to its second order.
@@ -150,7 +151,7 @@ class StatedGuarantee:
         """Randomised response with the stated epsilon."""
         return replace(self, stated_delta=0.0)
 
-    def renyi(self, orders: Vector) -> Vector:
+    def renyi(self, orders: Floats) -> Floats:
         """The divergence of randomised response, the same in both directions; inf where it adds to delta."""
         if self.stated_delta:
             return np.full(orders.shape, math.inf)

@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from dpvb.accounting.events import Event, NeighboringRelation, Pair, check_plan, dominating_pairs
+from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_delta, check_integer, check_number
 
 # Orders minus one among which the best is looked for; neighbours differ by 5 %, which moves epsilon by less than 1e-3.
@@ -21,9 +21,7 @@ _LAMBDAS = np.geomspace(1e-3, 1e5, 400)
 _LEFT_OUT = 0.1
 
 
-def log_moments_of(
-    events: Sequence[Event], lambdas: Sequence[float], *, neighboring_relation: str
-) -> npt.NDArray[np.float64]:
+def log_moments_of(events: Sequence[Event], lambdas: Sequence[float], *, neighboring_relation: str) -> Floats:
     """Return alpha(lambda) of a plan at each lambda, upper bounds.
 
     Args:
@@ -42,9 +40,7 @@ def log_moments_of(
     return np.asarray(np.minimum.reduce(alternatives))
 
 
-def renyi_divergences_of(
-    events: Sequence[Event], orders: Sequence[float], *, neighboring_relation: str
-) -> npt.NDArray[np.float64]:
+def renyi_divergences_of(events: Sequence[Event], orders: Sequence[float], *, neighboring_relation: str) -> Floats:
     """Return the Renyi divergence of a plan at each order above 1; arguments and errors as in `log_moments_of`."""
     lambdas = [check_number("orders", order, low=1, high=1e6, closed="right") - 1.0 for order in orders]
     return np.asarray(log_moments_of(events, lambdas, neighboring_relation=neighboring_relation) / np.array(lambdas))

@@ -23,15 +23,13 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import log_ndtr
 
 from dpvb.accounting import gaussian
 from dpvb.accounting.costs import FINE_ORDERS, Composition, Cost, delta_from_renyi, from_renyi
 from dpvb.accounting.events import dominating_pairs
 from dpvb.accounting.methods import MAX_GRID_SHIFT
-
-Vector = npt.NDArray[np.float64]
+from dpvb.guards.arrays import Floats
 
 # Number of epsilons of the grid, which starts at 0; each costs at most a relative 1e-6 of m.
 _POINTS = 4000
@@ -81,7 +79,7 @@ def _covering(cost: Any, delta: float, reach: float, most: float, normal: bool) 
     return (m, left_out) if m < math.inf else (math.inf, 0.0)
 
 
-def _profile(cost: Cost, smallest: float, normal: bool) -> tuple[Vector, Vector]:
+def _profile(cost: Cost, smallest: float, normal: bool) -> tuple[Floats, Floats]:
     """Epsilons from 0 to where delta is at most `smallest`, and upper bounds on delta at them."""
     top = from_renyi(cost.renyi, smallest)
     if not 0 < top < _MOST_EPSILON:
@@ -97,17 +95,17 @@ def _profile(cost: Cost, smallest: float, normal: bool) -> tuple[Vector, Vector]
     return epsilon_g, delta_g
 
 
-def _by_orders(cost: Cost, epsilon_g: Vector) -> Vector:
+def _by_orders(cost: Cost, epsilon_g: Floats) -> Floats:
     """Delta at each epsilon by the best order of a Renyi curve.
 
-    By Pinsker's inequality it is at most √(R/2), R of the least order; and a profile is convex in e^epsilon.
+    Pinsker's inequality: it is at most √(R/2), R of the least order; and a profile is convex in e^epsilon.
     """
     least = float(cost.renyi(FINE_ORDERS[:1])[0])
     delta_g = np.minimum(delta_from_renyi(cost.renyi, epsilon_g), min(1.0, math.sqrt(least / 2)))
     return _below_chords(np.exp(epsilon_g), delta_g) * (1 + 1e-9)
 
 
-def _below_chords(x: Vector, y: Vector) -> Vector:
+def _below_chords(x: Floats, y: Floats) -> Floats:
     """The largest convex function below points of increasing x."""
     corners: list[int] = []
     for i in range(len(x)):
@@ -141,7 +139,7 @@ def _own_distance(cost: Cost) -> float:
     return min(pairs[0].mu for pairs in dominating_pairs(cost.events, cost.neighboring_relation))
 
 
-def _distance(epsilon_g: Vector, delta_g: Vector) -> float:
+def _distance(epsilon_g: Floats, delta_g: Floats) -> float:
     """The least m with delta_Gauss(epsilon; m) >= delta at all of these points; inf if it is too large."""
     epsilon_g, delta_g = epsilon_g[delta_g > 0], delta_g[delta_g > 0]
     low, high = 0.0, _FARTHEST

@@ -9,8 +9,8 @@ with weights w_a > 0 that sum to one and are fixed before anything is released, 
 A data set in a file follows two rules, equations 6 and 7 of docs/method.md: 0.75 delta for Gaussians, of distance m
 with sum m_i^2 <= m^2, 0.1 delta for D, what Gaussians leave out of plans (see `dominating_gaussian`), and the rest for
 the orders. It may spend while D <= delta/10 and delta_Gauss(epsilon; m) <= 3/4 delta, or else while the orders allow
-it. What a release adds to delta (`Event.added_delta`) is part of D; at the orders its plan has no finite cost. Two
-limits are
+it. The addition of a release to delta (`Event.added_delta`) is part of D; at the orders its plan has no finite cost.
+Two limits are
 needed: one on the sum would be beaten by an analyst who exchanges m for D (`test_limits_that_trade_are_beaten`). Each
 line of plans, those of the whole data set and of one part, has its own sums. docs/proofs.md, "Choosing what comes next:
 the filter", has the proofs.

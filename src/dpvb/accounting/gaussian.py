@@ -6,10 +6,9 @@ import math
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import erfcx, log_ndtr
 
-Vector = npt.NDArray[np.float64]
+from dpvb.guards.arrays import Floats
 
 
 def log_delta(mu: float, a: float) -> float:
@@ -62,6 +61,6 @@ def _small_difference(mu: float, a: float) -> float:
 
 
 @cache
-def _unit_nodes() -> tuple[Vector, Vector]:
+def _unit_nodes() -> tuple[Floats, Floats]:
     nodes, weights = np.polynomial.legendre.leggauss(160)
     return (nodes + 1) / 2, weights / 2

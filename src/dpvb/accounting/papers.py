@@ -13,14 +13,11 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gammaln
 
 from dpvb.accounting import renyi
 from dpvb.accounting.events import Event, Pair
 from dpvb.guards.errors import ParameterError
-
-Vector = npt.NDArray[np.float64]
 
 # Orders up to this one are all tried; beyond it the bound is searched.
 _EVERY_ORDER = 128

@@ -21,14 +21,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy import fft
 from scipy.special import log_ndtr
 
 from dpvb.accounting import renyi
 from dpvb.accounting.events import Pair, grouped
-
-Vector = npt.NDArray[np.float64]
+from dpvb.guards.arrays import Floats, Ints
 
 MIN_DELTA = 1e-15
 _TINY = 1e-200
@@ -53,7 +51,7 @@ class _DiscretisedLoss:
     """Discretised loss of one step: log masses at the losses (start + i) h, and mass at infinity."""
 
     start: int
-    log_mass: Vector
+    log_mass: Floats
     infinity: float
     n_steps: int
 
@@ -122,7 +120,7 @@ def delta(pairs: Sequence[Pair], epsilon: float, guess: float) -> float:
     return min(guess, total_variation(pairs), least)
 
 
-def profile(pairs: Sequence[Pair], epsilon_g: Vector, smallest: float) -> Vector:
+def profile(pairs: Sequence[Pair], epsilon_g: Floats, smallest: float) -> Floats:
     """Upper bounds on delta at many epsilons, the larger of both directions', (G,).
 
     Args:
@@ -135,16 +133,16 @@ def profile(pairs: Sequence[Pair], epsilon_g: Vector, smallest: float) -> Vector
     while True:
         sides = zip(*(_discretise(pair, h, reach) for pair in pairs), strict=True)
         try:
-            larger: Vector = np.maximum.reduce([_profile(steps, h, epsilon_g) for steps in sides])
+            larger: Floats = np.maximum.reduce([_profile(steps, h, epsilon_g) for steps in sides])
             return np.asarray(np.maximum.accumulate(larger[::-1])[::-1])  # A profile falls.
         except _GridTooFineError as error:
             h *= error.factor * 1.05
 
 
-def _profile(steps: Sequence[_DiscretisedLoss], h: float, epsilon_g: Vector) -> Vector:
+def _profile(steps: Sequence[_DiscretisedLoss], h: float, epsilon_g: Floats) -> Floats:
     """Delta in one direction; every tilt bounds it from above, and each is sharp around another epsilon."""
     steepest = _best_tilt(steps, h, lambda theta, log_moment: log_moment - theta * float(epsilon_g[-1]))
-    least: Vector = np.minimum.reduce([_compose(steps, h, part * steepest).deltas(epsilon_g) for part in _TILTS])
+    least: Floats = np.minimum.reduce([_compose(steps, h, part * steepest).deltas(epsilon_g) for part in _TILTS])
     return least
 
 
@@ -159,7 +157,7 @@ class _Tail:
     start: int
     spacing: float
     log_scale: float
-    v: Vector
+    v: Floats
     outside: float
     infinity: float
     slack: float
@@ -223,7 +221,7 @@ class _Tail:
         log_value = math.log(max(scaled, 1e-300)) + self.log_scale
         return (math.exp(min(log_value, 0.0)) + self.infinity) * (1 + self.slack)
 
-    def deltas(self, epsilon_g: Vector) -> Vector:
+    def deltas(self, epsilon_g: Floats) -> Floats:
         """Return delta at each epsilon, or 1 where the window begins above it."""
         after = np.arange(len(self.v)) * self.spacing
         # Beyond grid point i: mass, and mass times e^{-loss from the first grid point on}; sums of positive terms.
@@ -240,7 +238,7 @@ class _Tail:
         delta = (np.exp(np.minimum(log_delta, 0.0)) + self.infinity) * (1 + self.slack)
         return np.where(self.whole | (from_start > 0), np.minimum(delta, 1.0), 1.0)
 
-    def _at_boundaries(self) -> Vector:
+    def _at_boundaries(self) -> Floats:
         """Return the scaled delta one grid point below each block, and 0 beyond the last; all sums are positive.
 
         With C the mass beyond a block and w its width, delta before it is its own part
@@ -319,14 +317,14 @@ def _span(pair: Pair, reach: float) -> tuple[float, float]:
     return low, pair.mu + reach
 
 
-def _loss(pair: Pair, u: Vector) -> Vector:
+def _loss(pair: Pair, u: Floats) -> Floats:
     """Log-likelihood ratio at u, increasing in u."""
     half = pair.mu**2 / 2
     loss = renyi.log_mix(pair.q, pair.mu * u - half)
     return loss - renyi.log_mix(pair.q, -pair.mu * u - half) if pair.kind == "opposite" else loss
 
 
-def _inverse_loss(pair: Pair, loss: Vector) -> Vector:
+def _inverse_loss(pair: Pair, loss: Floats) -> Floats:
     """The u at which the log-likelihood ratio is `loss`; -inf below its range."""
     q, mu = pair.q, pair.mu
     if q == 1:
@@ -336,7 +334,7 @@ def _inverse_loss(pair: Pair, loss: Vector) -> Vector:
             size = np.abs(loss) / 2
             log_sinh = size + np.log(-np.expm1(-2 * size)) - math.log(2)
             z = math.log(1 / q - 1) + mu**2 / 2 + log_sinh
-            result: Vector = np.sign(loss) * (size + np.logaddexp(z, np.logaddexp(0.0, 2 * z) / 2)) / mu
+            result: Floats = np.sign(loss) * (size + np.logaddexp(z, np.logaddexp(0.0, 2 * z) / 2)) / mu
             return np.where(loss == 0, 0.0, result)
         near = np.log1p(np.maximum(np.expm1(np.minimum(loss, 30.0)) / q, -1.0))
         far = loss - math.log(q) + np.log1p(-(1 - q) * np.exp(-np.maximum(loss, 30.0)))
@@ -450,7 +448,7 @@ def _compose(steps: Sequence[_DiscretisedLoss], h: float, theta: float) -> _Tail
     spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
     shift = sum(step.n_steps * centre for step, centre in zip(steps, centres, strict=True))
     n_steps = sum(step.n_steps for step in steps)
-    composed: Vector = np.zeros(size)
+    composed: Floats = np.zeros(size)
     noise = 0.0
     for step, (_, p), centre in zip(steps, tilted, centres, strict=True):
         # Centred on its mean, a step's spectrum has small phases where the power leaves anything of it.
@@ -483,7 +481,7 @@ def _compose(steps: Sequence[_DiscretisedLoss], h: float, theta: float) -> _Tail
     )
 
 
-def _tilt(step: _DiscretisedLoss, h: float, theta: float) -> tuple[float, Vector]:
+def _tilt(step: _DiscretisedLoss, h: float, theta: float) -> tuple[float, Floats]:
     """Return log M(theta) and the tilted probabilities of one step."""
     exponent = step.log_mass + theta * h * (step.start + np.arange(len(step.log_mass)))
     peak = float(exponent.max())
@@ -523,7 +521,7 @@ def _best_tilt(steps: Sequence[_DiscretisedLoss], h: float, objective: Callable[
     return best
 
 
-def _thin(step: _DiscretisedLoss, count: int) -> npt.NDArray[np.int64]:
+def _thin(step: _DiscretisedLoss, count: int) -> Ints:
     """Return first indices of groups of cells: single cells near the bulk, wider ones far from it, count a side."""
     length = len(step.log_mass)
     bulk = int(np.argmax(step.log_mass))

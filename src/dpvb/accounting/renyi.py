@@ -11,11 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
 from dpvb.accounting.events import Pair, grouped
-
-Vector = npt.NDArray[np.float64]
+from dpvb.guards.arrays import Floats
 
 # Quadrature covers orders with (lambda + 1) mu up to _REACH and pairs with mu up to _MAX_MU; outside it closed-form
 # upper bounds stand in. The best order lies outside only where amplification by sampling is already lost.
@@ -31,7 +29,7 @@ def epsilon(pairs: Sequence[Pair], delta: float) -> float:
     """Return the smallest epsilon over real orders, improved conversion (Canonne, Kamath, Steinke 2020, Prop. 12)."""
     target = math.log(delta)
 
-    def bound(plan: Sequence[Pair], lam: Vector) -> Vector:
+    def bound(plan: Sequence[Pair], lam: Floats) -> Floats:
         log_order = np.log1p(lam)
         return (log_moments(plan, lam) - target - log_order) / lam + np.log(lam) - log_order
 
@@ -41,15 +39,15 @@ def epsilon(pairs: Sequence[Pair], delta: float) -> float:
 def log_delta(pairs: Sequence[Pair], epsilon: float) -> float:
     """Return log of the smallest delta over real orders, same conversion; never above 0."""
 
-    def bound(plan: Sequence[Pair], lam: Vector) -> Vector:
+    def bound(plan: Sequence[Pair], lam: Floats) -> Floats:
         log_order = np.log1p(lam)
-        result: Vector = log_moments(plan, lam) - lam * epsilon + lam * (np.log(lam) - log_order) - log_order
+        result: Floats = log_moments(plan, lam) - lam * epsilon + lam * (np.log(lam) - log_order) - log_order
         return result
 
     return min(0.0, _minimum(bound, pairs) + 1e-10)
 
 
-def log_moments(pairs: Sequence[Pair], lam: Vector) -> Vector:
+def log_moments(pairs: Sequence[Pair], lam: Floats) -> Floats:
     """Return the plan's log-moments at each lambda, upper bounds where quadrature does not reach.
 
     Args:
@@ -62,7 +60,7 @@ def log_moments(pairs: Sequence[Pair], lam: Vector) -> Vector:
     return total
 
 
-def _minimum(bound: Callable[[Sequence[Pair], Vector], Vector], pairs: Sequence[Pair]) -> float:
+def _minimum(bound: Callable[[Sequence[Pair], Floats], Floats], pairs: Sequence[Pair]) -> float:
     """Minimise over lambda: a geometric grid, then finer ones around its best point.
 
     A bound holds at every lambda, so that a plan of many levels may choose it by a plan of few.
@@ -87,12 +85,12 @@ def _minimum(bound: Callable[[Sequence[Pair], Vector], Vector], pairs: Sequence[
     return float(_finite(bound(pairs, np.array([0.97 * best, best, 1.03 * best, inside]))).min())
 
 
-def _finite(values: Vector) -> Vector:
+def _finite(values: Floats) -> Floats:
     """Return the values with inf, which bounds anything, in the place of NaN."""
     return np.where(np.isnan(values), np.inf, values)
 
 
-def _log_moment(pair: Pair, lam: Vector) -> Vector:
+def _log_moment(pair: Pair, lam: Floats) -> Floats:
     order = lam + 1
     if pair.q == 1:
         return lam * order * pair.mu**2 / 2
@@ -108,7 +106,7 @@ def _shift(pair: Pair) -> float:
     return 2 * pair.mu if pair.kind == "opposite" else pair.mu
 
 
-def _closed_bound(pair: Pair, lam: Vector) -> Vector:
+def _closed_bound(pair: Pair, lam: Floats) -> Floats:
     """Joint convexity, and Minkowski's inequality in L_order(Q) for the "sampled" pair."""
     order, half = lam + 1, pair.mu**2 / 2
     mixture = log_mix(pair.q, order * lam * half)
@@ -117,7 +115,7 @@ def _closed_bound(pair: Pair, lam: Vector) -> Vector:
     return mixture if pair.kind == "swapped" else log_mix(pair.q, order * lam * _shift(pair) ** 2 / 2)
 
 
-def _integrated(pair: Pair, lam: Vector) -> Vector:
+def _integrated(pair: Pair, lam: Floats) -> Floats:
     """Quadrature of the moment minus one, an integral over Q of a nonnegative function for every kind."""
     q, mu = pair.q, pair.mu
     if len(lam) == 0:
@@ -154,7 +152,7 @@ def _integrated(pair: Pair, lam: Vector) -> Vector:
     return result
 
 
-def _log_excess(loss: Vector, decay: Vector, lam: float) -> Vector:
+def _log_excess(loss: Floats, decay: Floats, lam: float) -> Floats:
     """Return log(e^{order l} - 1 - order (e^l - 1)), order = lam + 1: nonnegative, its Q-mean the moment minus one.
 
     Args:
@@ -178,7 +176,7 @@ def _log_excess(loss: Vector, decay: Vector, lam: float) -> Vector:
     return result
 
 
-def log_mix(q: float, y: Vector) -> Vector:
+def log_mix(q: float, y: Floats) -> Floats:
     """Return log(1 - q + q e^y) without overflow, or loss at small q y."""
     if q == 1:
         return y
@@ -187,7 +185,7 @@ def log_mix(q: float, y: Vector) -> Vector:
 
 
 @cache
-def _panels(low: float, high: float, width: float) -> tuple[Vector, Vector]:
+def _panels(low: float, high: float, width: float) -> tuple[Floats, Floats]:
     nodes, weights = np.polynomial.legendre.leggauss(8)
     edges = np.linspace(low, high, math.ceil((high - low) / width) + 1)
     half = np.diff(edges)[:, None] / 2

@@ -21,16 +21,15 @@ from decimal import Decimal, localcontext
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from dpvb.accounting.calibration import least_scale_and_slope
 from dpvb.accounting.costs import Composition, Cost
 from dpvb.accounting.events import NeighboringRelation
+from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_delta, check_number
 
-Vector = npt.NDArray[np.float64]
 #: ε(a) of a mechanism at orders a ≥ 1, (A,) to (A,).
-Curve = Callable[[Vector], Vector]
+Curve = Callable[[Floats], Floats]
 
 # Orders minus one that are tried, and how many around the best one, twice more: any order gives a bound.
 _LAMBDAS = np.geomspace(1e-3, 1e5, 25)
@@ -160,7 +159,7 @@ class Selection(Cost):
         """How neighbouring data sets differ."""
         return self.alternatives[0].neighboring_relation
 
-    def renyi(self, orders: Vector) -> Vector:
+    def renyi(self, orders: Floats) -> Floats:
         """Upper bounds on the Rényi divergence at orders above 1, in both directions; inf where there is none."""
         return best_of(self._base, self.runs)(np.asarray(orders, dtype=np.float64))
 
@@ -189,7 +188,7 @@ class Selection(Cost):
         plans = [Composition.of(**{name: plan[name] for name in plan if name != "form"}) for plan in alternatives]
         return Selection(plans, NumberOfRuns(eta, gamma))
 
-    def _base(self, orders: Vector) -> Vector:
+    def _base(self, orders: Floats) -> Floats:
         """The dearest alternative at each order."""
         return np.asarray(np.max([plan.renyi(orders) for plan in self.alternatives], axis=0))
 

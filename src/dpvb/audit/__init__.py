@@ -96,7 +96,7 @@ def _model(case: Case) -> Iterator[Check]:
 def _processes(number: int) -> Iterator[ProcessPoolExecutor]:
     """Run processes that import no module from the current folder, which may hold data of others.
 
-    Whoever interrupts the audit ends them too, and none of them has a word to say.
+    An interrupt of the audit ends them too, without a message.
     """
     before, others = os.environ.get(_SAFE), set(active_children())
     os.environ[_SAFE] = "1"

@@ -18,11 +18,11 @@ from sklearn.base import clone
 
 from dpvb.core import loop
 from dpvb.core.blocks import PHASES
+from dpvb.core.model import Schedule
 from dpvb.core.noise import InsecureNoise, NoiseSource
 from dpvb.core.plan import Mechanism, Plan, Release, phased
 from dpvb.core.released import Released
 from dpvb.core.sampling import FullBatch, Sampler
-from dpvb.core.schedule import Schedule
 from dpvb.core.wall import Wall
 from dpvb.data.units import Chunk
 from dpvb.estimators import PrivateEstimator

@@ -19,16 +19,14 @@ import numpy as np
 from dpvb import estimators
 from dpvb.audit.cases import HOSTILE_ROWS, WIDE, Case, D, of_estimator, table_records
 from dpvb.core import loop
+from dpvb.core.model import constant, robbins_monro
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Plan, phased
 from dpvb.core.sampling import FullBatch
-from dpvb.core.schedule import constant, robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, Binary, Categorical, Numeric, Schema, Table
-from dpvb.data.documents.labelled import labelled
-from dpvb.data.sequences.content import Sequences
-from dpvb.data.sequences.numbers import Points
-from dpvb.data.sequences.symbols import Symbols
+from dpvb.data.documents.bag_of_words import labelled
+from dpvb.data.sequences.content import Points, Sequences, Symbols
 from dpvb.data.tables.design import BinaryMatrix, Design
 from dpvb.data.tables.mixed import Layout, Mixed
 from dpvb.data.tables.numbers import Numbers

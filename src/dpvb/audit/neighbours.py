@@ -22,8 +22,8 @@ from dpvb.audit.cases import Case, Matrix
 from dpvb.audit.integers import difference, in_steps, is_zero, relative_norm, same
 from dpvb.audit.queries import ties
 from dpvb.core import loop
+from dpvb.core.blocks import Grid
 from dpvb.core.clipped_sums import zeros
-from dpvb.core.contributions import Grid
 from dpvb.core.estimate import Estimate
 from dpvb.core.model import updated
 from dpvb.core.noise import InsecureNoise

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+import dpvb
 from dpvb.cli import options, reading
 from dpvb.cli.root import app
 from dpvb.cli.terminal import echo, is_terminal, print_table
 from dpvb.guards.errors import ParameterError, PrivacyError
 
 if TYPE_CHECKING:
-    from dpvb.data import Schema, Table
     from dpvb.data.spelling import Categories, Cells
     from dpvb.guards.arrays import Bools, Floats
 
@@ -112,13 +112,12 @@ def _check_public(data: Path, given: Mapping[str, Any]) -> None:
     Raises:
         ParameterError, DataFormatError: naming the error, without any private value.
     """
-    from dpvb.data import Schema
     from dpvb.data.csv_files import Dialect
     from dpvb.data.tables.table import check_columns
 
     if given["schema"] is not None:
         dialect = Dialect(given["separator"], given["decimal"], given["encoding"])
-        check_columns(data, Schema.load(given["schema"]), dialect)
+        check_columns(data, dpvb.Schema.load(given["schema"]), dialect)
         return
     for name in (given["text_column"], given["group_column"]):
         if name is not None:
@@ -132,7 +131,7 @@ def _word(count: int, total: int) -> str:
     return SHARES[1 if 2 * count <= total else 2]
 
 
-def _of_table(table: Table) -> tuple[int, dict[str, list[str]]]:
+def _of_table(table: dpvb.Table) -> tuple[int, dict[str, list[str]]]:
     """Return the number of rows and the words for each column; malformed rows have a line of their own."""
     import numpy as np
 
@@ -150,7 +149,7 @@ def _of_table(table: Table) -> tuple[int, dict[str, list[str]]]:
     return num_rows, {"(whole rows)": whole, **columns}
 
 
-def _faults(schema: Schema, name: str, cells: Mapping[str, Cells]) -> dict[str, Bools]:
+def _faults(schema: dpvb.Schema, name: str, cells: Mapping[str, Cells]) -> dict[str, Bools]:
     """Return which cells of a column are invalid, by the kind of error."""
     from dpvb.data.spelling import Categories, as_numbers, each, identity
     from dpvb.data.tables.response import LOWEST

@@ -98,7 +98,7 @@ def server(
 ) -> None:
     """Run the server: wait for the clients, run the schedule, write the model.
 
-    The server has no data. What it learns about a client's people is bounded by that client's own noise, or, with
+    The server has no data. Its knowledge of a client's people is bounded by that client's own noise, or, with
     trust = "trusted_server", by the guarantee of the run. With a folder in its file, a stopped or killed server goes on
     when it is started again, by the same command.
 
@@ -152,6 +152,8 @@ def lead(
     agreement = settings.agreement
     if leave and settings.folder is None:
         raise ParameterError("--leave is for a run on record, and the server's file names no folder for one.")
+    is_recorded = settings.folder is not None and (settings.folder / "run.sqlite").exists()
+    files.check_target(settings.out, overwrite or leave or is_recorded, "out")
     task, federation = _agreed(agreement, _no_rows(agreement))
     model, patience = agreement.estimator(), settings.answer_seconds
 

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 import typer
 from typer.core import TyperCommand
 
+import dpvb
 from dpvb.cli import files, log, options
 from dpvb.cli.reading import READINGS, read
 from dpvb.cli.root import Commands, app
@@ -37,16 +38,13 @@ from dpvb.guards.untrusted import imported
 from dpvb.guards.watched import watching
 
 if TYPE_CHECKING:
-    from dpvb import Model
     from dpvb.core.plan import Plan
-    from dpvb.estimators.base import PrivateEstimator
-    from dpvb.runs.run import Run
 
 
 _MARK = "DRY RUN on synthetic rows: the lines below describe no private data.\n"
 
 
-def dry_run_fit(model: PrivateEstimator, given: Mapping[str, Any], run: Run, *, quiet: bool) -> None:
+def dry_run_fit(model: dpvb.PrivateEstimator, given: Mapping[str, Any], run: dpvb.Run, *, quiet: bool) -> None:
     """Fit synthetic rows; print the form of the result, the time that the fit took, and the cost of a fit."""
     from dpvb.estimators.synthetic_rows import NUM_ROWS
 
@@ -81,7 +79,6 @@ def dry_run_fit(model: PrivateEstimator, given: Mapping[str, Any], run: Run, *, 
 
 def _declared(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return public facts of a call about the columns. For a matrix, only the file header is read."""
-    from dpvb.data import Schema, check_vocabulary
     from dpvb.data.documents.vocabulary import PRIVATE
 
     if form == "documents":
@@ -91,14 +88,14 @@ def _declared(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
             raise ParameterError(
                 "--dry-run does not open documents. Give --vocabulary, or --width, the number of words."
             )
-        words = None if given["vocabulary"] is None else check_vocabulary(given["vocabulary"])
+        words = None if given["vocabulary"] is None else dpvb.data.check_vocabulary(given["vocabulary"])
         return {"vocabulary": words, "width": given["width"], "grouped": given["group_column"] is not None}
     if form == "sequences":
         return {"grouped": True}
     if given.get("schema") is not None:
-        return {"schema": Schema.load(given["schema"])}
+        return {"schema": dpvb.Schema.load(given["schema"])}
     if form == "labelled" and given["vocabulary"] is not None:
-        return {"vocabulary": check_vocabulary(given["vocabulary"])}
+        return {"vocabulary": dpvb.data.check_vocabulary(given["vocabulary"])}
     if form in ("table", "labelled"):
         raise ParameterError("--dry-run needs --schema, as the fit does.")
     if form == "rows" and given["target"] is None:
@@ -172,31 +169,27 @@ def summary(docstring: str | None) -> str:
     return (docstring or "").split("\n\n")[0]
 
 
-def kinds() -> dict[str, type[PrivateEstimator]]:
+def kinds() -> dict[str, type[dpvb.PrivateEstimator]]:
     """Return estimator classes by the name of their command."""
-    from dpvb.estimators import PrivateEstimator
-
-    named = ((vars(kind).get("_command"), kind) for kind in PrivateEstimator._registered.values())
+    named = ((vars(kind).get("_command"), kind) for kind in dpvb.PrivateEstimator._registered.values())
     return {name: kind for name, kind in named if name is not None}
 
 
-def kind_named(name: str) -> type[PrivateEstimator]:
+def kind_named(name: str) -> type[dpvb.PrivateEstimator]:
     """Return the estimator class of a command; for MODULE:CLASS, `PrivateModel`."""
     from dpvb.estimators import PrivateModel
 
     return PrivateModel if ":" in name else kinds()[name]
 
 
-def model_named(name: str) -> type[Model]:
+def model_named(name: str) -> type[dpvb.Model]:
     """Return the class of a user's model in an imported module.
 
     Raises:
         ParameterError: If there is no such class.
     """
-    from dpvb import Model
-
     kind = imported(name)
-    if not (isinstance(kind, type) and issubclass(kind, Model) and is_dataclass(kind)):
+    if not (isinstance(kind, type) and issubclass(kind, dpvb.Model) and is_dataclass(kind)):
         raise ParameterError(
             f"{name} must be a dpvb.Model and a frozen dataclass in an imported module: dpvb --import "
             f"{name.partition(':')[0]} fit {name} ..."
@@ -204,7 +197,7 @@ def model_named(name: str) -> type[Model]:
     return kind
 
 
-def options_of_model(kind: type[Model], taken: Container[str]) -> Iterator[inspect.Parameter]:
+def options_of_model(kind: type[dpvb.Model], taken: Container[str]) -> Iterator[inspect.Parameter]:
     """Yield the options of a model's fields; several values are written with commas.
 
     Args:
@@ -253,7 +246,6 @@ def fitting(name: str) -> Callable[..., None]:
     """Return the function of an estimator's command, with all options in its signature."""
     from dpvb.data.shards import files_of
     from dpvb.runs.checkpoint import Checkpoint
-    from dpvb.runs.run import Run
 
     kind = kind_named(name)
     of_estimator, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
@@ -261,7 +253,7 @@ def fitting(name: str) -> Callable[..., None]:
         {} if ":" not in name else {option.name: option for option in options_of_model(model_named(name), of_estimator)}
     )
 
-    of_the_run = inspect.signature(Run).parameters
+    of_the_run = inspect.signature(dpvb.Run).parameters
 
     def command(
         *,
@@ -288,7 +280,7 @@ def fitting(name: str) -> Callable[..., None]:
             of_fields = get_type_hints(own_model := model_named(name))
             values["model"] = own_model(**{field: _field(given.pop(field), of_fields[field]) for field in parts})
         model = kind(**values)
-        run = Run(**{name: value for name, value in given.items() if name in of_the_run})
+        run = dpvb.Run(**{name: value for name, value in given.items() if name in of_the_run})
         if dry_run:
             dry_run_fit(model, given, run, quiet=quiet)
             return
@@ -319,7 +311,7 @@ def fitting(name: str) -> Callable[..., None]:
 
 
 @contextmanager
-def _told_of_stops(model: PrivateEstimator, out: Path, checkpoint: Path | None) -> Iterator[None]:
+def _told_of_stops(model: dpvb.PrivateEstimator, out: Path, checkpoint: Path | None) -> Iterator[None]:
     """Report the cost of an end that comes while files are read or the model is written."""
     try:
         yield
@@ -355,7 +347,7 @@ def _command(name: str) -> Any:
     return typer.main.get_command(program)
 
 
-def of_files(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
+def of_files(kind: type[dpvb.PrivateEstimator]) -> Iterator[inspect.Parameter]:
     """Yield the options of an estimator's files; bounds of columns only if the estimator has the parameter."""
     from dpvb.data.tables.response import BOUNDS
 
@@ -367,20 +359,19 @@ def of_files(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
             yield option.replace(kind=option.KEYWORD_ONLY)
 
 
-def options_of(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
+def options_of(kind: type[dpvb.PrivateEstimator]) -> Iterator[inspect.Parameter]:
     """Yield the options of an estimator's parameters and of its run, without those of its files."""
-    from dpvb.estimators.base import PrivateEstimator
     from dpvb.guards.missing_arguments import described
-    from dpvb.runs.run import VARIABLES, Run
+    from dpvb.runs.run import VARIABLES
 
-    texts, hints = described(kind) | described(Run), get_type_hints(kind) | get_type_hints(Run)
-    brought, of_the_run = {option.name for option in of_files(kind)}, inspect.signature(Run).parameters
+    texts, hints = described(kind) | described(dpvb.Run), get_type_hints(kind) | get_type_hints(dpvb.Run)
+    brought, of_the_run = {option.name for option in of_files(kind)}, inspect.signature(dpvb.Run).parameters
     for name, parameter in {**inspect.signature(kind).parameters, **of_the_run}.items():
         plain = _plain(hints[name])
         if plain is None or name in brought:
             continue
         word, needed = word_of(kind, name), parameter.default is parameter.empty
-        panel = options.PLAN if name in PrivateEstimator.__annotations__ else "Model"
+        panel = options.PLAN if name in dpvb.PrivateEstimator.__annotations__ else "Model"
         panel = options.RUN if name in of_the_run else panel
         option = typer.Option(
             f"{word}/--no-{word[2:]}" if plain is bool else word,
@@ -395,23 +386,21 @@ def options_of(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
         yield inspect.Parameter(name, parameter.KEYWORD_ONLY, default=default, annotation=Annotated[plain, option])
 
 
-def needed(kind: type[PrivateEstimator]) -> str:
+def needed(kind: type[dpvb.PrivateEstimator]) -> str:
     """Return the required options of an estimator other than the budget, for an example."""
     names = (option.name for option in options_of(kind) if option.default is option.empty)
     return "".join(f"{word_of(kind, name)} N " for name in names if name not in _BUDGET)
 
 
-def help_of(kind: type[PrivateEstimator], text: str) -> str:
+def help_of(kind: type[dpvb.PrivateEstimator], text: str) -> str:
     """Return the description of a parameter for the command line: parameters become options, None is "not given"."""
-    from dpvb.runs.run import Run
-
-    names = {*inspect.signature(kind).parameters, *inspect.signature(Run).parameters}
+    names = {*inspect.signature(kind).parameters, *inspect.signature(dpvb.Run).parameters}
     text = re.sub(r"`(\w+)`", lambda found: word_of(kind, found[1]) if found[1] in names else found[0], text)
     text = re.sub(r"\bNone \(default\)", "Not given", text)
     return text[:1].upper() + text[1:]
 
 
-def word_of(kind: type[PrivateEstimator], name: str) -> str:
+def word_of(kind: type[dpvb.PrivateEstimator], name: str) -> str:
     """Return the option of a parameter."""
     return f"--{kind._spelled.get(name, name).replace('_', '-')}"
 

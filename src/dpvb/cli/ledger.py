@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+import dpvb
 from dpvb.cli import files, options
 from dpvb.cli.root import Commands, app
 from dpvb.cli.terminal import echo, print_json, print_table, working
@@ -48,9 +49,7 @@ def init(path: Place) -> None:
 
         dpvb ledger init postgresql://keeper@server/budgets
     """
-    from dpvb import Ledger
-
-    with Ledger(path) as budget:
+    with dpvb.Ledger(path) as budget:
         number = len(budget.datasets())
         names = "no data set yet" if not number else f"{number} data set{'s' * (number > 1)}"
         next_step = "dpvb ledger show" if number else "register a data set with dpvb ledger register"
@@ -83,14 +82,13 @@ def register(
 
         dpvb ledger register budget.db north --part-of people --unit person --epsilon 3 --delta 1e-6
     """
-    from dpvb import Ledger
     from dpvb.ledger import is_address
     from dpvb.ledger.address import without_password
 
     if not _is_file(path) and not is_address(path):
         shown = without_password(path)
         raise ParameterError(f"There is no ledger {shown!r}. Create it first: dpvb ledger init {shown}")
-    with Ledger(path) as budget:
+    with dpvb.Ledger(path) as budget:
         budget.register(
             name,
             unit=unit,
@@ -119,9 +117,7 @@ def grant(
 
         dpvb ledger grant postgresql://keeper@server/budgets auditor --read-only
     """
-    from dpvb import Ledger
-
-    with Ledger(path, read_only=True) as budget:
+    with dpvb.Ledger(path, read_only=True) as budget:
         for statement in budget.grant(role, append=not read_only):
             echo(f"{statement};")
 
@@ -139,9 +135,9 @@ def show(
 
         dpvb ledger show budget.db
     """
-    from dpvb import Ledger, accounting
+    from dpvb import accounting
 
-    with working("accounting"), Ledger(path, read_only=True) as budget:
+    with working("accounting"), dpvb.Ledger(path, read_only=True) as budget:
         names = [one.name for one in budget.datasets()] if name is None else [name]
         left = {one: budget.remaining(one) for one in names}  # The error for an unknown name lists the known ones.
         facts = [
@@ -212,13 +208,13 @@ def quote(
 
         dpvb ledger quote budget.db notes --epsilon 1 --n-steps 20
     """
-    from dpvb import Ledger, accounting
+    from dpvb import accounting
 
     if (epsilon is None) == (noise_multiplier is None):
         raise ParameterError(
             "Give either --epsilon, to calibrate the noise, or --noise-multiplier, to get its epsilon."
         )
-    with working("accounting"), Ledger(path, read_only=True) as budget:
+    with working("accounting"), dpvb.Ledger(path, read_only=True) as budget:
         datasets = budget.datasets()
         facts = next((one for one in datasets if one.name == name or (name is None and len(datasets) == 1)), None)
         shape: dict[str, Any] = {
@@ -262,7 +258,6 @@ def verify(
 
         dpvb ledger verify chain.jsonl
     """
-    from dpvb import Ledger
     from dpvb.ledger import verify_export
 
     receipts = [_receipt(model) for model in receipt or ()]
@@ -270,7 +265,7 @@ def verify(
         verify_export(path, receipts)
         shown = path
     else:
-        with Ledger(path, read_only=True) as budget:
+        with dpvb.Ledger(path, read_only=True) as budget:
             budget.verify(receipts)
             shown = budget.location
     with_receipts = f", and {len(receipts)} of them match a receipt" if receipts else ""
@@ -289,10 +284,8 @@ def export(
 
         dpvb ledger export budget.db chain.jsonl
     """
-    from dpvb import Ledger
-
     files.check_target(out, overwrite)
-    with Ledger(path, read_only=True) as budget, files.replacing(out) as temporary:
+    with dpvb.Ledger(path, read_only=True) as budget, files.replacing(out) as temporary:
         budget.export(temporary)
 
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
+import dpvb
 from dpvb.cli import options
 from dpvb.cli.fit import Kinds, kinds, needed, of_files, options_of, summary, value_of, word_of
 from dpvb.cli.root import app
 from dpvb.cli.terminal import echo, print_json, print_table, working
 from dpvb.guards.errors import ParameterError, check_integer, check_number
-
-if TYPE_CHECKING:
-    from dpvb.estimators.base import PrivateEstimator
 
 Units = Annotated[
     int, typer.Option(help="Approximate public number of units; do not compute it from the data.", show_default=False)
@@ -47,7 +45,7 @@ plan = typer.Typer(cls=_Plans, no_args_is_help=False)
 app.add_typer(plan, name="plan")
 
 
-def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
+def planning(kind: type[dpvb.PrivateEstimator]) -> Callable[..., None]:
     """Return the function that plans an estimator class, with the options in its signature."""
     parameters, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
     columns = {option.name: option for option in of_files(kind) if option.name in _OF_COLUMNS}
@@ -56,14 +54,13 @@ def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
         columns.setdefault("width", width)
 
     def run(*, n_units: Units, plot: Plot = None, as_json: options.Json = False, **given: Any) -> None:
-        from dpvb.data import Schema
         from dpvb.estimators.planned import plan as planned
 
         names = inspect.signature(kind).parameters
         model = kind(**{name: value_of(name, value, hints[name]) for name, value in given.items() if name in names})
         declared = {name: given[name] for name in columns if name not in names}
         if declared.get("schema") is not None:
-            declared["schema"] = Schema.load(declared["schema"])
+            declared["schema"] = dpvb.Schema.load(declared["schema"])
         n_units = check_integer("n_units", n_units, low=1)
         with working("accounting"):
             expected = planned(model, n_units, **declared)
@@ -71,10 +68,13 @@ def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
         expected = replace(expected, size=(word_of(kind, name), size))
         if plot is not None:
             expected.plot(plot)
+        budget = _quoted(
+            model, {"width": None, "schema": None, "vocabulary": None, "responses": None} | declared, given
+        )
         if as_json:
-            print_json(expected.to_dict())
+            print_json(expected.to_dict() | ({} if budget is None else {"ledger": budget.to_dict()}))
         else:
-            echo(str(expected))
+            echo(str(expected) if budget is None else f"{expected}\nLedger: {budget}")
 
     shared = inspect.signature(run, eval_str=True).parameters
     ordered = sorted(
@@ -92,12 +92,31 @@ def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
     return run
 
 
+def _quoted(
+    model: dpvb.PrivateEstimator, declared: Mapping[str, Any], given: Mapping[str, Any]
+) -> dpvb.ledger.Quote | None:
+    """Return how far the limit of a data set goes with such fits; None without a ledger."""
+    from dpvb.runs.run import check_account
+
+    check_account(given["ledger"], given["dataset"])
+    if given["ledger"] is None or not math.isfinite(model.epsilon):
+        return None
+    from dpvb import Ledger
+
+    _, releases = model._foreseen(**declared)
+    with Ledger(given["ledger"], read_only=True) as ledger:
+        return ledger.quote(releases, dataset=given["dataset"])
+
+
 @cache
 def _command(name: str) -> Any:
     """Return the command of an estimator class."""
     kind = kinds()[name]
     text_of = summary(inspect.getdoc(kind))
-    about = "All inputs are public: the command reads no data and uses no budget."
+    about = (
+        "All inputs are public: the command reads no data and uses no budget. With --ledger and --dataset it reads how "
+        "many such fits the remaining budget allows."
+    )
     program = typer.Typer(add_completion=False, rich_markup_mode="markdown")
     text = (
         f"Estimate the accuracy of this fit: {text_of[:1].lower()}{text_of[1:]}\n\n{about}\n\n    dpvb plan {name} "

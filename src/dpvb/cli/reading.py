@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+import dpvb
 from dpvb.cli import options
 from dpvb.cli.files import read_matrix
 from dpvb.cli.terminal import remark
@@ -59,10 +60,9 @@ def documents(
 
         dpvb fit {name} counts.npz --public-vocabulary {needed}--epsilon 2 --delta 1e-6 --out counts.dpvb
     """
-    from dpvb.data import open_documents
     from dpvb.data.persons import read_ids
 
-    source = open_documents(
+    source = dpvb.data.open_documents(
         data,
         vocabulary=vocabulary,
         width=width,
@@ -178,14 +178,12 @@ def table(
 
         dpvb fit {name} people.csv --schema people.json {needed}--epsilon 1 --delta 1e-5 --out people.dpvb
     """
-    from dpvb.data import Schema, Table
-
     if schema is None:
         raise ParameterError(
             f'{data.name!r} needs --schema, the public declaration of its columns. Run "dpvb schema" for an example.'
         )
     written: dict[str, Any] = {"separator": separator, "decimal": decimal, "encoding": encoding}
-    return {"X": Table(data, Schema.load(schema), stream=stream, **written)}
+    return {"X": dpvb.Table(data, dpvb.Schema.load(schema), stream=stream, **written)}
 
 
 def labelled(
@@ -215,7 +213,7 @@ def labelled(
     if vocabulary is None:
         raise ParameterError(f"{data.name!r} needs --schema for a table, or --vocabulary and --classes for texts.")
     from dpvb.data.csv_files import Dialect
-    from dpvb.data.documents.labelled import read_labelled
+    from dpvb.data.documents.files import read_labelled
 
     texts, labels = read_labelled(data, text_column, label_column, Dialect(separator, decimal, encoding))
     return {"X": texts, "y": labels}
@@ -265,11 +263,9 @@ def sequences(
         dpvb fit {name} events.csv {needed}--group-column user --time-column clock --epsilon 1 --delta 1e-5 --out
         events.dpvb
     """
-    from dpvb.data import Events
-
     written: dict[str, Any] = {"separator": separator, "decimal": decimal, "encoding": encoding}
     named: dict[str, Any] = {"group": group_column or "person", "symbol": symbol_column, "time": time_column}
-    events = Events(data, values=columns, sequence=sequence_column, stream=stream, **named, **written)
+    events = dpvb.data.Events(data, values=columns, sequence=sequence_column, stream=stream, **named, **written)
     if time_column is None:
         remark("Without --time-column, the events of a person are in the order of the file.")
     return {"X": events}

@@ -72,7 +72,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
     return ExitCode.RESUMABLE if any(note.endswith(AGAIN) for note in notes) else ExitCode.FAILED
 
 
-# What the C library's loader says where a library finds no room in memory; such an error has no number.
+# Message of the C library's loader if a library finds no room in memory; such an error has no number.
 _NO_ROOM = "failed to map segment from shared object"
 _CODES: dict[type[BaseException], ExitCode] = {
     BudgetError: ExitCode.OVER_BUDGET,
@@ -92,7 +92,7 @@ _signal = signal.SIGINT
 class Commands(TyperGroup):
     """Turns an error into one line, in the words of the command that was called, and an exit code.
 
-    Of Ctrl-C and SIGTERM one line says what it cost; a pipe that is closed at its other end, as `| head` does, is not
+    For Ctrl-C and SIGTERM one line states the cost; a pipe that is closed at its other end, as `| head` does, is not
     an error.
     """
 

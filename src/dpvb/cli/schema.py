@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+import dpvb
 from dpvb.cli import files, options
 from dpvb.cli.root import app
 from dpvb.cli.terminal import echo, is_terminal, print_json, print_table, remark
@@ -41,8 +42,7 @@ def vocabulary(
     """
     import numpy as np
 
-    from dpvb.data import open_documents
-    from dpvb.data.documents.texts import Texts
+    from dpvb.data.documents.bag_of_words import Texts
     from dpvb.data.documents.vocabulary import PRIVATE
     from dpvb.data.documents.word_lists import stop_words as words_to_leave
 
@@ -56,7 +56,7 @@ def vocabulary(
     files.check_target(out, overwrite)
     left_out = frozenset[str]() if stop_words is None else words_to_leave(stop_words)
     how: dict[str, Any] = {"file_format": file_format, "text_column": text_column, "token_pattern": token_pattern}
-    texts = open_documents(data, vocabulary=PRIVATE, separator=separator, encoding=encoding, **how)
+    texts = dpvb.data.open_documents(data, vocabulary=PRIVATE, separator=separator, encoding=encoding, **how)
     assert isinstance(texts, Texts)  # Counts have been refused.
     texts_v = np.zeros(len(texts.names), dtype=np.int64)
     for chunk in texts.chunks():
@@ -115,15 +115,14 @@ def schema(
 
         _print_stub(header, dictionary, Dialect(separator, decimal, encoding), target, group, yes)
         return
-    from dpvb.data import Schema
 
     if file is None:
         from dpvb import sample
 
-        example = Schema.from_json(json.dumps(sample.SCHEMA))
+        example = dpvb.Schema.from_json(json.dumps(sample.SCHEMA))
         print_json(json.loads(example.to_json()), ensure_ascii=False)
         return
-    declared = Schema.load(file)
+    declared = dpvb.Schema.load(file)
     if as_json:
         print_json(json.loads(declared.to_json()), ensure_ascii=False)
         return

@@ -81,7 +81,7 @@ def _pool(name: str) -> LocalPool:
 def _engine(cluster: object) -> Engine:
     if isinstance(cluster, LocalPool):
         return cluster
-    distributed = sys.modules.get("distributed")  # Whoever has a client has imported it.
+    distributed = sys.modules.get("distributed")  # A caller with a client has imported it.
     if distributed is None or not isinstance(cluster, distributed.Client):
         raise ParameterError(
             f"cluster must be None, 'local:N' (as in 'local:2'), a LocalPool, or a distributed.Client, which "

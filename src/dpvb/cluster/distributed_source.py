@@ -35,7 +35,7 @@ class Place(NamedTuple):
 class DistributedSource(Spread[Batch], Generic[Batch]):
     """A source whose units are held by the processes of an engine, part by part.
 
-    Whoever is in a batch, and what the sums are, does not depend on the number of parts or processes: unit n is drawn
+    The units of a batch, and the sums, do not depend on the number of parts or processes: unit n is drawn
     by word n of the step's stream, wherever it is, and integers are added.
 
     Args:

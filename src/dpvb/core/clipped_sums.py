@@ -15,10 +15,9 @@ from typing import Any, Generic, final
 
 import numpy as np
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contribution, Contributions, Grid
+from dpvb.core.blocks import Block, Contribution, Contributions, Grid
 from dpvb.core.counting import CLIPPED, INCLUDED, TOLERANCE
-from dpvb.core.forms import grouped, is_gram, nonnegative
+from dpvb.core.forms import grouped, is_gram, nonnegative, touched
 from dpvb.core.plan import Release
 from dpvb.core.sampling import Draw, Listed, Words
 from dpvb.core.source import LARGEST_BATCH, ChunkOfUnits, CutRows, RowsOfPersons, is_shipped, num_rows, pieces
@@ -97,12 +96,14 @@ class Work(Generic[Batch]):
             if isinstance(error, _ENDS):
                 raise
             return False
-        for name, total in added.items():
-            sums[name] += total
+        for name, (rows, total) in added.items():
+            sums[name][rows] += total
         return True
 
-    def _added(self, batch: ChunkOfUnits[Batch]) -> dict[str, Ints]:
+    def _added(self, batch: ChunkOfUnits[Batch]) -> dict[str, tuple[Any, Ints]]:
         """Clip every unit and sum, so that what the accountant relies on holds whatever q was.
+
+        Returns, of each block, the rows to which a sum belongs, all or some different ones, and the sum.
 
         A unit whose norm is not a finite number adds nothing at all: NaN passes every comparison, so it is taken out
         before weights are formed. Where a unit's norm is 0 nothing of it is read: no entry can speak for it.
@@ -127,16 +128,21 @@ class Work(Generic[Batch]):
             squares = [(release.weights[name] * relative[name]) ** 2 for name in contributions]
             share = 1.0 - math.fsum(release.weights[name] ** 2 for name in release.blocks.keys() - contributions.keys())
             relative = dict.fromkeys(contributions, np.sqrt(np.sum(squares, axis=0) / share) * (1.0 + 2.0**-48))
-        sums = zeros(release)
+        sums: dict[str, tuple[Any, Ints]] = {}
         for name, contribution in contributions.items():
             weights = np.where(usable & (norms[name] > 0), _MARGIN / np.maximum(relative[name], _MARGIN), 0.0)
-            contribution.accumulate(weights, self.grids[name], sums[name])
+            rows_of_sum, part = touched(contribution, weights)
+            shape = release.blocks[name].packed_shape
+            total = np.zeros(shape if part is contribution else (len(rows_of_sum), *shape[1:]), dtype=np.int64)
+            part.accumulate(weights, self.grids[name], total)
+            sums[name] = rows_of_sum, total
         counted = usable & np.logical_or.reduce([norm > 0 for norm in norms.values()])
         shortened = np.logical_or.reduce([*(length > 1.0 + TOLERANCE for length in relative.values())])
         shortened |= _cut(rows, batch.unit_of_row, num_units)
         for name, units in ((INCLUDED, counted), (CLIPPED, counted & shortened)):
-            if name in sums:
-                sums[name] += np.count_nonzero(units) * int(1.0 / self.grids[name].step)
+            if name in release.blocks:
+                number = np.count_nonzero(units) * int(1.0 / self.grids[name].step)
+                sums[name] = slice(None), np.full(release.blocks[name].packed_shape, number, dtype=np.int64)
         return sums
 
 
@@ -153,7 +159,7 @@ class Spread(ABC, Generic[Batch]):
 
     @abstractmethod
     def sums(self, work: Work[Batch], step: int) -> Mapping[str, Ints]:
-        """What `work.sums` gives for all units; raises if any part is missing."""
+        """Return the result of `work.sums` for all units; raises if any part is missing."""
 
 
 def _lent(rows: Any) -> Any:

@@ -9,13 +9,21 @@ from typing import final
 
 import numpy as np
 
-from dpvb.core.blocks import PHASES, Block, Phase
+from dpvb.core.blocks import PHASES, Block, Phase, row_blocks
 from dpvb.core.counting import CLIPPED, COUNTS, INCLUDED, Counts
 from dpvb.core.released import Released, ReleaseReceipt
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import PrivacyError
 
 _SEAL = object()
+
+
+def _between(fresh: Floats, before: Floats | None, step: float) -> Floats:
+    """Return step · fresh + (1 - step) · before, with no other array of their size; None counts as 0."""
+    new = step * fresh
+    for rows in row_blocks(fresh.shape):
+        new[rows] += 0.0 if before is None else (1 - step) * before[rows]
+    return new
 
 
 @final
@@ -88,7 +96,7 @@ class Estimate:
             block = COUNTS.get(name) or self._blocks[name]
             if total.shape != block.packed_shape:
                 raise PrivacyError(f"block {name!r} has shape {block.packed_shape} when packed, not {total.shape}.")
-            fresh = total / released.sampling_prob
+            fresh = total if released.sampling_prob == 1 else total / released.sampling_prob
             fresh_variance = (released.noise_std[name] / released.sampling_prob) ** 2
             if name in COUNTS:
                 rate = released.sampling_prob
@@ -108,7 +116,7 @@ class Estimate:
                     weights + weight,
                 )
             step = rho if block.average else 1.0
-            mean[name] = step * fresh + (1 - step) * mean.get(name, np.zeros(()))
+            mean[name] = _between(fresh, mean.get(name), step)
             variance[name] = step**2 * fresh_variance + (1 - step) ** 2 * variance.get(name, 0.0)
             mass[name] = step + (1 - step) * mass.get(name, 0.0)
         phase = max((self._blocks[name].phase for name in released.total if name not in COUNTS), key=PHASES.index)

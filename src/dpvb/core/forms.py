@@ -8,8 +8,8 @@
     a scaled outer product x xᵀ, scale ≥ 0          `Gram`
     the outer product of a sum over a unit's rows   `GramOfSums`
 
-A form may define its own methods `grouped`, for persons with several rows, and `nonnegative`. Otherwise, general
-versions are used.
+A form may define its own methods `grouped`, for persons with several rows, `nonnegative`, and `touched`, for a sum over
+few rows of the block. Otherwise, general versions are used.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.core.blocks import Block, pack_symmetric
-from dpvb.core.contributions import ENTRIES, Contribution, Grid, check_shape, floats, upper_norms
+from dpvb.core.blocks import ENTRIES, Block, Contribution, Grid, check_shape, floats, pack_symmetric, upper_norms
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.kernels.linear import product
 
@@ -503,6 +502,10 @@ class _RowsOfUnits:
     def nonnegative(self) -> Contribution:
         return replace(self, rows=nonnegative(self.rows))
 
+    def touched(self, weights: Floats) -> tuple[Any, Contribution]:
+        rows, part = touched(self.rows, weights[self.unit_of_row])
+        return rows, self if part is self.rows else replace(self, rows=part)
+
 
 @dataclass(frozen=True)
 class _UnitByUnit:
@@ -541,6 +544,15 @@ def nonnegative(contribution: Contribution) -> Contribution:
     """
     without_negative = getattr(contribution, "nonnegative", None)
     return _UnitByUnit(contribution) if without_negative is None else without_negative()
+
+
+def touched(contribution: Contribution, weights: Floats) -> tuple[Any, Contribution]:
+    """Return rows of the block, different ones, outside of which units of these weights add nothing, and the rest.
+
+    A form that may touch few rows has its own method `touched`. It returns itself if a sum over all rows is faster.
+    """
+    of_form = getattr(contribution, "touched", None)
+    return (slice(None), contribution) if of_form is None else of_form(weights)
 
 
 def _without_negative(values: Floats) -> Floats:

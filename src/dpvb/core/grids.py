@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Grid
 from dpvb.core.plan import Release
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 

@@ -8,11 +8,10 @@ from functools import partial
 
 import numpy as np
 
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.core.model import Batch, Model, Q, updated
+from dpvb.core.model import Batch, Model, Q, StepSize, seen, updated
 from dpvb.core.plan import Plan, Release
-from dpvb.core.schedule import StepSize
 from dpvb.core.wall import Wall
 from dpvb.guards import domains
 
@@ -20,12 +19,13 @@ from dpvb.guards import domains
 def query(model: Model[Q, Batch], q: Q, release: Release) -> Callable[[Batch], Contributions]:
     """Compute what a release needs of private rows: the model's statistics at q, for the blocks of the release.
 
-    Rows meet copies of the model and of q, which end with the release: values that an E-step writes into them are lost.
+    Rows meet copies of the model and of the part of q that the E-step reads, which end with the release: what an E-step
+    writes into them is lost.
 
     Raises:
         PrivacyError: for a q with a number that is not finite or outside the domain that its class declares.
     """
-    model, q = deepcopy((model, domains.checked(q)))
+    model, q = deepcopy((model, seen(model, domains.checked(q), release.asked)))
     return partial(model.e_step, q, blocks=release.asked)
 
 
@@ -55,8 +55,7 @@ def fit(
     q = model.init(rng)
     s = Estimate.empty(model.blocks)
     for t, release in enumerate(plan, start=1):
-        released = wall.release(query(model, q, release), release)
-        s = s.update(released, rho(t))
+        s = s.update(wall.release(query(model, q, release), release), rho(t))
         q = updated(model, s, q)
         on_step(t, q)
     return q, s

@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.accounting.events import Event
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Block, Grid
 from dpvb.core.noise import NoiseSource, Words
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch

@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dpvb.core.forks import Origin
 from dpvb.guards.errors import ParameterError, check_integer, check_number
+from dpvb.kernels.threads import num_threads, spread
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,6 +40,7 @@ MAX_STD_STEPS: Final = 2.0**40
 NDTRI_ERROR: Final = 2.0**-47  # relative, of SciPy's ndtri
 _MILLS: Final = 1.2534  # largest |dΦ⁻¹/d log U| on the lower half
 _TAIL_STDS: Final = 39  # no draw is further from 0
+_PART: Final = 2**18  # draws of a thread, which begin at their own place of the keystream
 _BLOCK: Final = 2**14  # words; the five working arrays of one block stay in the second-level cache
 _LEAST_DRAWS: Final = 64  # a lone draw hides among others: which branches of ndtri it takes no longer shows
 _ZEROS: Final = bytes(8 * _BLOCK)
@@ -50,22 +52,18 @@ class NoiseSource(Protocol):
     @property
     def private(self) -> bool:
         """Whether the bits are secret and fresh (public)."""
-        ...
 
     @property
     def run_id(self) -> str:
         """The public name of this source's run."""
-        ...
 
     def gaussian(
         self, std_steps: float, total: NDArray[np.int64], *, step: int, block: str, plan_digest: bytes
     ) -> NDArray[np.int64]:
         """Return rounded Gaussian noise of the shape of `total`."""
-        ...
 
     def words(self, *, step: int, purpose: str) -> Words:
         """Return uniform words for one step and purpose."""
-        ...
 
 
 @final
@@ -176,11 +174,16 @@ def _gaussian(std_steps: float, total: NDArray[np.int64], key: bytes) -> NDArray
     if std == 0.0 or total.size == 0:
         return np.zeros(total.shape, dtype=np.int64)
     noise = np.empty(max(total.size, _LEAST_DRAWS), dtype=np.int64)
-    words = _Keystream(key, 0)
-    for first in range(0, noise.size, _BLOCK):
-        out = noise[first : first + _BLOCK]
-        for place, word in _round_block(std, words.next(out.size), out):
-            out[place] = _decide(std, word, _further_words(key, 1 + first + place))
+
+    def fill(start: int) -> None:
+        words = _Keystream(key, 0, start)
+        for first in range(start, min(start + _PART, noise.size), _BLOCK):
+            out = noise[first : first + _BLOCK]
+            for place, word in _round_block(std, words.next(out.size), out):
+                out[place] = _decide(std, word, _further_words(key, 1 + first + place))
+
+    parts = range(0, noise.size, _PART)
+    spread(fill, parts, num_threads(None) if len(parts) > 1 else 1)
     return noise[: total.size].reshape(total.shape)
 
 

@@ -18,8 +18,8 @@ from dpvb import accounting
 from dpvb.accounting.events import RELATIONS, Event, NeighboringRelation
 from dpvb.core.blocks import PHASES, Block, Phase, swap_ratio
 from dpvb.core.counting import COUNTS, with_counts
+from dpvb.core.model import MIDWAY, SHARES
 from dpvb.core.sampling import FullBatch, Sampler
-from dpvb.core.schedule import MIDWAY, SHARES
 from dpvb.guards.errors import ParameterError, PrivacyError, check_choice, check_delta, check_number
 
 

@@ -19,8 +19,8 @@ from typing import Any, Generic, final
 import numpy as np
 
 from dpvb.core import names
+from dpvb.core.blocks import Contributions, Grid
 from dpvb.core.clipped_sums import STOPS, Spread, Work, zeros
-from dpvb.core.contributions import Contributions, Grid
 from dpvb.core.forks import Origin
 from dpvb.core.grids import Party, grids_of
 from dpvb.core.journal import Journal, Unrecorded, recorded
@@ -187,7 +187,7 @@ class Wall(Generic[Batch]):
 def _behind(computation: Callable[[], Sums]) -> Sums:
     """Return the result of a computation on private data, or raise a PrivateComputationError without its message.
 
-    Who stops the process stops it; the new exception knows nothing of what was going on, nor of any sum.
+    An interrupt ends the process; the new exception contains nothing of what was going on, nor of any sum.
     """
     said = "a computation behind the wall failed; its charge stands and its reason stays private."
     end: BaseException = PrivateComputationError(said)
@@ -252,15 +252,13 @@ def gathered(
 def _with_noise(
     noise: NoiseSource, sums: Sums, release: Release, step: int, plan: Plan, grids: Mapping[str, Grid], share: float
 ) -> Sums:
-    """Integer sums plus a share of the release's integer noise.
+    """Integer sums plus a share of the release's integer noise, which is added to them in place.
 
     Adding wraps modulo 2⁶⁴. For an integer x, (x + round(z)) mod 2⁶⁴ is a function of x + z, so that even
     a sum beyond its room would be post-processing of the Gaussian mechanism and leak nothing.
     """
-    noised = zeros(release)
     for name, block in release.blocks.items():
         for part, ratio in block.noise_parts():
             total, std = sums[name][part], share * release.noise_std(name) / grids[name].step * ratio
-            drawn = noise.gaussian(std, total, step=step, block=f"{name}/{ratio:g}", plan_digest=plan.digest)
-            noised[name][part] = total + drawn
-    return noised
+            total += noise.gaussian(std, total, step=step, block=f"{name}/{ratio:g}", plan_digest=plan.digest)
+    return sums

@@ -1,6 +1,6 @@
 """Bytes from files, plain or gzipped, in bounded memory.
 
-What is wrong with a file as a whole (missing, not permitted, a damaged archive) is public and said before
+An error of a file as a whole (missing, not permitted, a damaged archive) is public and said before
 anything is spent. An error inside one line is private and is never reported.
 
 No line reaches another: where a line begins in a piece of the file decides nothing, nor does the size of a piece. A

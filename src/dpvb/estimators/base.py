@@ -29,10 +29,9 @@ from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
 from dpvb.core.counting import INCLUDED, SHARES
 from dpvb.core.journal import Journal
-from dpvb.core.model import Model
+from dpvb.core.model import Model, Schedule, StepSize
 from dpvb.core.plan import Plan, calibrated, check_budget, phased
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
-from dpvb.core.schedule import Schedule, StepSize
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.data.arrow import import_arrow
@@ -171,7 +170,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     Args:
         epsilon: Privacy budget ε of one fit, in (0, inf]. `inf` fits without noise, and so without privacy, using the
             same code.
-        delta: δ of the guarantee, in (0, 1), for example 1e-6; much smaller than 1/n for n units.
+        delta: Parameter δ of the guarantee, in (0, 1), for example 1e-6; much smaller than 1/n for n units.
         n_steps: Number of steps of the fit, each with a noisy release, at least 1. None (default): planned from public
             facts.
         sampling_prob: Probability, in (0, 1], with which each unit is in a Poisson batch; batches are drawn anew in

@@ -39,8 +39,7 @@ from dpvb.accounting import budget_warnings
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.selection import NumberOfRuns, Selection, selection_scale
 from dpvb.core import loop
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Block, Contributions
 from dpvb.core.counting import Counts
 from dpvb.core.forms import Rows, SparseRows
 from dpvb.core.noise import NoiseSource, SecureNoise, Words
@@ -68,8 +67,7 @@ from dpvb.guards.errors import (
 )
 from dpvb.guards.missing_arguments import says_what_lacks
 from dpvb.guards.suppress_output import silence
-from dpvb.results.facts import ChargeFacts, SelectionFacts
-from dpvb.results.statement import PrivacyStatement
+from dpvb.results.statement import ChargeFacts, PrivacyStatement, SelectionFacts
 from dpvb.runs.run import Run
 
 # Each with its inverse.
@@ -124,7 +122,7 @@ def private_range(
             outside the grid are included in its first or last cell.
         low, high: Public limits of a grid that is certainly wide enough, finite numbers, low below high.
         epsilon: Privacy budget ε of this release, in (0, inf]. `inf` means no noise and no privacy.
-        delta: δ of the guarantee, in (0, 1), for example 1e-6; much smaller than 1/n for n units.
+        delta: Parameter δ of the guarantee, in (0, 1), for example 1e-6; much smaller than 1/n for n units.
         share: Share of the values inside the range, in (0, 1). Default: 0.99.
         transform: None (default) for cells of equal width; "log1p" or "asinh" for cells that are equal after the
             transform, for a wide range.
@@ -284,7 +282,7 @@ def private_select(
         y, group, trials, exposure, offset, weights: Private arguments of `fit` of the estimator. None (default): not
             used, as in `fit` of the estimator.
         epsilon: Privacy budget ε of the whole selection, in (0, inf]. `inf` means no noise and no privacy.
-        delta: δ of the guarantee, in (0, 1), for example 1e-6; much smaller than 1/n for n units.
+        delta: Parameter δ of the guarantee, in (0, 1), for example 1e-6; much smaller than 1/n for n units.
         run: `dpvb.Run` whose ledger is charged once for the whole selection, before any data are read. None (default):
             the run of the surrounding block, or of the environment. A selection has no checkpoint.
         expected_runs: Expected number of runs E[K], at least 1. None (default): five per candidate, so that a given

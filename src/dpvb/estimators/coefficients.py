@@ -303,7 +303,7 @@ def known_coefficients(
 def _seen(schema: Schema | None, width: int) -> Floats:
     """Part of `stds` that indicators take, (2, width), if all values of a column are equally likely."""
     if schema is None:
-        return np.full((2, width), [[1 / (3 * width)], [1.0]])  # Of rows that are uniform in the ball.
+        return np.full((2, width), [[1 / (3 * width)], [1.0]])  # For rows that are uniform in the ball.
     parts = []
     for term in schema.terms:
         is_many = isinstance(term, Categorical)  # Levels are compared with each other, and not with the mean.

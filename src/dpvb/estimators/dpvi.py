@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from dpvb.core.model import Schedule
 from dpvb.core.plan import Plan
-from dpvb.core.schedule import Schedule
 from dpvb.data.tables.numbers import Numbers
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator, if_fitted
 from dpvb.estimators.input_types import Records, Responses
@@ -153,7 +153,7 @@ class DPVI(PrivateEstimator[Variational, VariationalState]):
         number, start = task.model.density.num_parameters, math.floor(tuned.AVERAGE_START * task.model.n_steps)
         of_steps = plan.noise_stds("gradient")[start:]
         noise = of_steps[0] / math.sqrt(len(of_steps))
-        information = n * self.clip_norm**2 * _INFORMATIVE / number  # Of gradients that are about as long as the clip.
+        information = n * self.clip_norm**2 * _INFORMATIVE / number  # For gradients that are about as long as the clip.
         std = (1.0 / (1.0 / (1.0 / information + (noise / information) ** 2) + 1.0)) ** 0.5
         return ExpectedAccuracy("standard deviation of a parameter", std, _WORTH, unknown=1.0)
 

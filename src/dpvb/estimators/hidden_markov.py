@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from dpvb.core.model import PosteriorOrMAP
 from dpvb.core.plan import Plan
-from dpvb.data.sequences.numbers import Points
-from dpvb.data.sequences.symbols import Symbols
+from dpvb.data.sequences.content import Points, Symbols
 from dpvb.estimators.base import PrivateEstimator, Task, generator
 from dpvb.estimators.input_types import Records
 from dpvb.estimators.sequences import ChainModel, numbers_of, range_of_numbers

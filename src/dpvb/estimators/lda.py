@@ -17,15 +17,13 @@ from scipy.special import ndtr
 
 from dpvb.core import loop
 from dpvb.core.journal import Journal
-from dpvb.core.model import ESTIMATES, PosteriorOrMAP
+from dpvb.core.model import ESTIMATES, SHARES, PosteriorOrMAP, Schedule, StepSize, robbins_monro
 from dpvb.core.names import Threshold
 from dpvb.core.plan import Plan
-from dpvb.core.schedule import SHARES, Schedule, StepSize, robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
 from dpvb.data.documents import word_lists
-from dpvb.data.documents.bag_of_words import check_words
-from dpvb.data.documents.texts import Texts
+from dpvb.data.documents.bag_of_words import Texts, check_words
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
 from dpvb.data.persons import newcomers
 from dpvb.estimators import private_words
@@ -185,7 +183,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         privacy_: Privacy statement of the fit.
         n_iter_: Number of steps.
         vocabulary_, n_features_in_: Public words, and their number.
-        above_noise_: Which topics differ more from the background than noise alone explains, (K,);
+        above_noise_: Which topics differ more from the background than only noise explains, (K,);
             `topics_above_noise_` is their number. Both are computed on first access, from released numbers only.
         gain_, gain_std_: Released gain of the topics over one topic, in nats per word, after 2/5 of the steps, and the
             standard deviation of its noise. None if topics were not compared.

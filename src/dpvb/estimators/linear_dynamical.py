@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.core.plan import Plan
+from dpvb.data.sequences.content import Points
 from dpvb.data.sequences.events import Events
-from dpvb.data.sequences.numbers import Points
 from dpvb.estimators.base import PrivateEstimator, Task, generator, if_fitted
 from dpvb.estimators.input_types import Records
 from dpvb.estimators.sequences import SequenceModel, numbers_of, range_of_numbers

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpvb.core.model import PosteriorOrMAP
 from dpvb.core.plan import Plan
-from dpvb.data.sequences.symbols import Symbols
+from dpvb.data.sequences.content import Symbols
 from dpvb.estimators.base import generator
 from dpvb.estimators.input_types import Records
 from dpvb.estimators.sequences import ChainModel

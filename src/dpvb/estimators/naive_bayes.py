@@ -16,9 +16,8 @@ from sklearn.base import ClassifierMixin
 from dpvb.core.model import PosteriorOrMAP
 from dpvb.core.plan import Plan
 from dpvb.data import Source, as_source, check_vocabulary
-from dpvb.data.documents.bag_of_words import check_words
+from dpvb.data.documents.bag_of_words import check_words, labelled
 from dpvb.data.documents.count_rows import concatenate
-from dpvb.data.documents.labelled import labelled
 from dpvb.data.spelling import Categories
 from dpvb.data.tables.columns import Binary, Categorical, check_categories
 from dpvb.data.tables.matrices import column

@@ -11,7 +11,7 @@ from dpvb.accounting.methods import rounded_up
 from dpvb.estimators.base import Fitted, PrivateEstimator, load
 from dpvb.guards.errors import DataFormatError, ParameterError, check_path, reason_of
 from dpvb.guards.untrusted import parsed_json
-from dpvb.results.facts import ChargeFacts
+from dpvb.results.statement import ChargeFacts
 from dpvb.runs import run as runs
 from dpvb.runs.run import Run
 

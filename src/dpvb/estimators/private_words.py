@@ -1,6 +1,6 @@
 """A vocabulary that a fit of topics finds itself: the first release of its plan, in place of the word totals.
 
-What is found is public. From then on the fit is that of a vocabulary that was fixed, at the same noise.
+The selected words are public. From then on the fit is that of a vocabulary that was fixed, at the same noise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpvb.core.names import WORDS, Threshold, release_of
 from dpvb.core.plan import Plan
 from dpvb.core.wall import Wall
 from dpvb.data.documents import word_lists
-from dpvb.data.documents.texts import Texts
+from dpvb.data.documents.bag_of_words import Texts
 from dpvb.data.documents.vocabulary import PRIVATE, check_vocabulary
 from dpvb.data.tables.matrices import is_column
 from dpvb.estimators.base import Task

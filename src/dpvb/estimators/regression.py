@@ -774,8 +774,8 @@ def bound_of_columns(bound: Any, design: AnyDesign) -> Floats:
 
 # Two regressions' coefficients, row by row, where both mean the same by a row.
 
-# What a column may declare in two ways, by its kind: a coefficient in its own unit means the same. Levels are compared
-# by their lines.
+# Declarations of a column that may differ, by its type: a coefficient in its own unit means the same. Levels are
+# compared by their lines.
 _RANGE = {"low", "high", "missing"}
 _FREE = {
     "numeric": _RANGE,

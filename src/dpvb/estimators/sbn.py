@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dpvb.core.model import ESTIMATES, PosteriorOrMAP
+from dpvb.core.model import ESTIMATES, PosteriorOrMAP, Schedule, robbins_monro
 from dpvb.core.plan import Plan
-from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data.tables.design import BinaryMatrix, binary_rows
 from dpvb.estimators.base import (
     PrivateEstimator,

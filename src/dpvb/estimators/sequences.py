@@ -11,9 +11,8 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from dpvb.core.plan import Plan
+from dpvb.data.sequences.content import Points, Symbols
 from dpvb.data.sequences.events import Events
-from dpvb.data.sequences.numbers import Points
-from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Q, Task, if_fitted, unbounded
 from dpvb.estimators.input_types import Records, Responses
 from dpvb.guards.arrays import Floats

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from dpvb.data import BagOfWords, Categorical, Schema, Table, check_vocabulary
-from dpvb.data.sequences.symbols import Symbols
+from dpvb.data.sequences.content import Symbols
 from dpvb.data.tables.ranged import Ranged
 from dpvb.data.tables.response import Response
 from dpvb.guards.arrays import Floats
@@ -122,7 +122,7 @@ def _texts(num_rows: int, rng: np.random.Generator) -> list[str]:
 def drawn_numbers(estimator: Any, share_nd: Floats) -> Floats:
     """Rows of a plain matrix, uniform in the public range of each column or in a cube of rows within max_row_norm."""
     low, high, max_row_norm = (getattr(estimator, name, None) for name in ("low", "high", "max_row_norm"))
-    with suppress(TypeError, ValueError):  # What is not a range is refused with its name where the fit begins.
+    with suppress(TypeError, ValueError):  # A value that is not a range is refused with its name where the fit begins.
         if low is not None and high is not None:
             low_d, high_d = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
             return np.asarray(low_d + share_nd * (high_d - low_d))

@@ -39,7 +39,7 @@ import numpy as np
 from dpvb.core import loop
 from dpvb.core.estimate import Estimate
 from dpvb.core.forks import Origin
-from dpvb.core.model import Model, updated
+from dpvb.core.model import Model, seen, updated
 from dpvb.core.noise import NoiseSource
 from dpvb.core.plan import Plan, Release
 from dpvb.core.source import Nobody, chunks_of
@@ -145,7 +145,8 @@ def _forms_of_a_dry_run(model: Model[Any, Any], plan: Plan) -> tuple[tuple[Any, 
         for release in plan.releases[:-1]:
             s = s.update(wall.release(loop.query(model, qs[-1], release), release), 1.0)
             qs.append(updated(model, s, qs[-1]))
-    return tuple(dict.fromkeys(map(_form, qs))), classes_in(qs)
+    asked = [seen(model, q, release.asked) for q, release in zip(qs, plan, strict=True)]
+    return tuple(dict.fromkeys(map(_form, asked))), classes_in(asked)
 
 
 def _form(value: Any) -> Any:
@@ -281,7 +282,7 @@ class Client:
                 if isinstance(error, LedgerError | CheckpointError):
                     say(f"client {self.name!r}: {error}")
                 return _refused(digest, str(error))
-            except Exception:  # What failed may speak of private data.
+            except Exception:  # The error may contain private data.
                 return _refused(digest, _SILENT)
 
     def leave(self) -> None:

@@ -154,7 +154,7 @@ class Mailbox:
         self.clients = tuple(clients)
         self._channel, self._patience, self._max_bytes, self._tell = channel, patience, max_bytes, tell
         self._session = secrets.token_bytes(len(letters.NO_SESSION))
-        self._news = threading.Condition()  # Of a client that has come, and of an answer.
+        self._news = threading.Condition()  # For a client that has come, and for an answer.
         self._count, self._messages, self._landed = 0, dict[int, _Waiting](), list[Reply]()
         self._turns: dict[str, dict[int, int]] = {name: {} for name in self.clients}  # The newest of each process.
         self._events = {name: asyncio.Event() for name in self.clients}  # A message waits, or the server ends.
@@ -253,7 +253,7 @@ class Mailbox:
             sealed = base64.b64decode(header, validate=True)
         try:
             name, _, request, length, _ = letters.unseal(self._channel, sealed, letters.HEADER)
-        except FederationError as error:  # Of one without a key, or of another version.
+        except FederationError as error:  # For a client without a key, or of another version.
             self._refuse(str(error) if header else "")
         if request.session != self._session or name not in self.clients:
             return Response(_NO_KEY, 401, close | {letters.SESSION_HEADER: self._session.hex()})

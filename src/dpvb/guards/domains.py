@@ -158,7 +158,7 @@ def declared_by(kind: type) -> Mapping[str, Domain]:
         hints = {}
     faults = {}
     for name, hint in hints.items():
-        parts = (hint, *get_args(hint))  # Of what may be None, the other part.
+        parts = (hint, *get_args(hint))  # The other part of a type that may be None.
         declared = [extra for part in parts for extra in getattr(part, "__metadata__", ()) if isinstance(extra, Domain)]
         if declared:
             faults[name] = declared[0]

@@ -137,6 +137,7 @@ class Ledger:
 
     def _begin(self) -> None:
         self._state: State | None = None
+        self._is_away = False  # Whether the server stayed away when it was asked last.
         self._sent = ""  # Hash of the row that was sent last, whether or not it was acknowledged.
         self._session = Session()
         weakref.finalize(self, self._session.close)
@@ -254,7 +255,8 @@ class Ledger:
             facts = pricing.chosen(state, dataset)
             charged = pricing.charged(rows, state, facts.name)
         cost = pricing.as_cost(plan, facts)
-        price = state.price(facts.name, state.units(facts.name, cost, normal=normal))
+        units = state.units(facts.name, cost, normal=normal)
+        price = state.price(facts.name, units)
         within = price.counted <= facts.cap
         sole = not within and pricing.is_sole(price, cost, facts)
         alone = cost.epsilon(facts.delta)
@@ -270,6 +272,7 @@ class Ledger:
             noise_scale=scale,
             cap_epsilon=facts.epsilon,
             delta=facts.delta,
+            num_fits=int(sole) if sole or state.sole(facts.name) else pricing.num_fits(state, facts.name, units),
         )
 
     @_patient
@@ -628,18 +631,21 @@ class Ledger:
             write_export(path, self._opened())
 
     def _patiently(self, ask: Callable[[], _T]) -> _T:
-        """Ask, and ask again for `PATIENCE` seconds where a server is away.
+        """Ask, and ask again for `PATIENCE` seconds where a server is away; only once where it stayed away before.
 
         A server that stopped may have lost rows that were not acknowledged. So what this object has read is forgotten,
         and only what was acknowledged is compared.
         """
-        end, pause, self._sent = time.monotonic() + PATIENCE, _FIRST_PAUSE, ""
+        end, pause, self._sent = time.monotonic() + PATIENCE * (not self._is_away), _FIRST_PAUSE, ""
         while True:
             try:
-                return ask()
+                answer = ask()
+                self._is_away = False
+                return answer
             except LedgerUnreachableError as error:
                 left = end - time.monotonic()
                 if not is_address(self.url) or left <= 0:
+                    self._is_away = True
                     raise
                 if pause == _FIRST_PAUSE:
                     say(f"{str(error).rstrip('.')}. Trying again for {PATIENCE:g} s.")

@@ -37,7 +37,7 @@ class Seen:
         name = uuid if _NAME.fullmatch(uuid) else hashlib.sha256(uuid.encode()).hexdigest()
         #: The file.
         self.path = state_folder() / "heads" / name
-        self._newest: tuple[str, Head] | None = None  # What the file said last, and what that means.
+        self._newest: tuple[str, Head] | None = None  # Last content of the file, and its meaning.
 
     def head(self) -> Head | None:
         """The head that was kept; None if nothing was, or if it cannot be read.

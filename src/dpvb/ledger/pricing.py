@@ -91,7 +91,11 @@ def num_more(rows: Transaction, state: State, name: str) -> int | None:
         return 0
     said = plan.cost_units
     # Others may state a cost that takes long to calculate.
-    units = said if state.shared else spending.add(said, state.beyond(plan) or (0,) * len(said))
+    return num_fits(state, name, said if state.shared else spending.add(said, state.beyond(plan) or (0,) * len(said)))
+
+
+def num_fits(state: State, name: str, units: Sequence[int]) -> int:
+    """Return how many plans of a cost fit, one after the other, at most `MOST_MORE`."""
 
     def spent_by(number: int) -> int:
         return state.price(name, tuple(min(number * part, spending.SATURATED) for part in units)).counted

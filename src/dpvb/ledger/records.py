@@ -202,6 +202,7 @@ class Quote(_Account):
         largest: Epsilon of the largest plan of this shape that fits, by itself; 0 if none does.
         noise_scale: Factor of the plan's noise for that plan; inf if none fits.
         cap_epsilon, delta: Limit of the data set.
+        num_fits: Number of such plans that fit one after another, at most a million.
     """
 
     dataset: str
@@ -212,6 +213,7 @@ class Quote(_Account):
     noise_scale: float
     cap_epsilon: float
     delta: float
+    num_fits: int
 
     @cached_property
     def total_if_fixed(self) -> float:
@@ -224,7 +226,7 @@ class Quote(_Account):
             f"epsilon = {rounded_up(self.epsilon)} by itself at delta = {self.delta:g}. It {verdict} into the budget "
             f"of {self.dataset!r}: the total would be {rounded_up(self.total_adaptive)} of {self.cap_epsilon:g} (valid "
             f"for adaptively chosen plans; {rounded_up(self.total_if_fixed)} if all plans had been fixed beforehand). "
-            f"{rest}"
+            f"Such plans that fit one after another: {self.num_fits:,}. {rest}"
         )
 
 

@@ -8,7 +8,7 @@ PATH-wal, PATH-shm   SQLite's own, while a process has it open; they belong to P
 A commit is durable in the log before the head is written, and acknowledged after that. So after a crash the head may be
 behind the rows, which then follow from it one by one; a head ahead of the rows means that rows were lost.
 
-Who writes the head has it locked, and looks first whether it tells of this file's rows: of two copies that went apart
+The writer of the head has it locked, and first checks whether it is of this file's rows: of two copies that went apart
 one is acknowledged. Files that were replaced while they were open are found out before anything is read or written.
 
 Nothing here opens the database but SQLite: closing any other descriptor of a file would drop all locks that the process
@@ -53,8 +53,8 @@ _MODE = 0o644
 _abandoned: set[_Identity | None] = set()
 _TYPES = {int: "INTEGER", str: "TEXT"}
 _KEYS = {"seq": " PRIMARY KEY", "key": " UNIQUE"}
-# File systems where locks or memory maps are not what SQLite's log needs: another machine writes to them, too, or
-# nobody knows what they are.
+# File systems where locks or memory maps are not what SQLite's log needs: another machine writes to them, too, or their
+# type is unknown.
 _NETWORK = {
     *("9p", "acfs", "afpfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "davfs2", "drvfs", "fuse", "gfs2"),
     *("glusterfs", "gpfs", "gvfsd-fuse", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "prl_fs"),

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpvb.core import model
-from dpvb.core.schedule import Schedule
+from dpvb.core.model import Schedule
 from dpvb.guards.arrays import Floats
 
 #: A name, an estimate, and the ends of its credible interval.

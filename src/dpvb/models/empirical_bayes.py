@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import block_diag, solve_triangular
 from scipy.optimize import brentq, nnls
 from scipy.special import gammainc
@@ -51,8 +52,8 @@ _LEAST_BACKGROUND, _LEAST_MEAN = 1e-4, 1e-3
 _LEAST_COLUMN, _LEAST_ROW = 0.05, 0.1
 # An entry is read as no less than its measurement minus so many sd.
 _FARTHEST = 6.0
-# Entries to which weights are fitted, and entries that a thread reads at a time.
-_FITTED_ENTRIES, _BLOCK = 20_000, 16_384
+# Entries to which weights are fitted, entries that a thread reads at a time, and that are sought through at a time.
+_FITTED_ENTRIES, _BLOCK, _SOUGHT = 20_000, 16_384, 2**20
 # Least log of a likelihood, over the largest of an entry.
 _LEAST_LOG = -700.0  # derived: the least whole hundred whose exponential float64 holds in full
 # Beyond so many deviations float32 could overflow, and the measurement stands for itself.
@@ -72,10 +73,10 @@ def background(total_v: Floats, sd: float | Floats) -> Floats:
 
 def estimated_prior(x_vk: Floats, sd_v: Floats, *, free: bool = False) -> Floats:
     """Posterior mean around means of rank one, by the sums of rows and columns; see `around`."""
-    return around(x_vk, sd_v, np.outer(*_prior_factors(x_vk, sd_v)), free=free)
+    return around(x_vk, sd_v, _prior_factors(x_vk, sd_v), free=free)
 
 
-def around(x_vk: Floats, sd_v: Floats, mean_vk: Floats, *, free: bool = False) -> Floats:
+def around(x_vk: Floats, sd_v: Floats, mean_vk: Floats | tuple[Floats, Floats], *, free: bool = False) -> Floats:
     """Posterior mean under a prior of the ratios s_vk/m_vk that is estimated from the noisy numbers.
 
     The ratios have a mixture of distributions of mean one: the point 1, normals, and gamma distributions. Its weights
@@ -89,7 +90,7 @@ def around(x_vk: Floats, sd_v: Floats, mean_vk: Floats, *, free: bool = False) -
     Args:
         x_vk: measurements, (V, K).
         sd_v: noise std of the rows. Without noise, negative measurements become 0 and the others are returned.
-        mean_vk: prior means, positive, (V, K).
+        mean_vk: prior means, positive, (V, K), or their factors, (V,) and (K,).
         free: whether every atom has a weight of its own.
     """
     if not sd_v.any():
@@ -175,45 +176,81 @@ def _mean_one() -> _Family:
 
 
 def _shrunk(
-    x: Floats, m: Floats, sd: Floats, family: _Family, precision: type[np.floating[Any]] = np.float32
+    x: Floats,
+    m: Floats | tuple[Floats, Floats],
+    sd: Floats,
+    family: _Family,
+    precision: type[np.floating[Any]] = np.float32,
 ) -> Floats:
-    """Posterior mean of every entry, nonnegative, under weights of the family that fit the entries of like m/sd."""
-    ratios_g, width_g = family.ratios_g.astype(precision), family.width_g.astype(precision)
-    u_n, w_n = (np.clip(values / sd, -_HUGE, _HUGE).ravel().astype(precision) for values in (x, m))
-    bin_n = np.searchsorted(np.array(_EDGES, precision), w_n)
+    """Posterior mean of every entry, nonnegative, under weights of the family that fit the entries of like m/sd.
 
-    def likelihoods(entries: Ints) -> Floats:
-        stride = max(1, entries.size // _FITTED_ENTRIES)
-        while math.gcd(stride, x.size // len(x)) > 1:  # Entries of all columns.
-            stride += 1
-        some = entries[::stride]
+    Entries are handled in blocks. In addition to x and the result, one byte of each is held.
+    """
+    ratios_g, width_g = family.ratios_g.astype(precision), family.width_g.astype(precision)
+    seen_n, mean_n, bin_n = x.reshape(-1), np.empty(x.size), np.empty(x.size, np.int8)
+
+    def entries(some: Ints) -> tuple[Floats, Floats, Floats]:
+        """Measurements and prior means in deviations, and deviations, of some entries."""
+        place = np.unravel_index(some, x.shape)
+        sd_n = sd[place]
+        m_n = m[0][place[0]] * m[1][place[1]] if isinstance(m, tuple) else m[place]
+        u_n, w_n = (np.clip(values / sd_n, -_HUGE, _HUGE).astype(precision) for values in (seen_n[some], m_n))
+        return u_n, w_n, sd_n
+
+    def block(start: int) -> Ints:
+        return np.arange(start, min(start + _BLOCK, x.size))
+
+    def sort(start: int) -> None:
+        bin_n[start : start + _BLOCK] = np.searchsorted(np.array(_EDGES, precision), entries(block(start))[1])
+
+    def likelihoods(some: Ints) -> Floats:
         out_ng = np.empty((some.size, len(ratios_g)), precision)
-        mixtures.likelihoods(u_n[some], w_n[some], ratios_g, width_g, out_ng)
+        mixtures.likelihoods(*entries(some)[:2], ratios_g, width_g, out_ng)
         return np.asarray(out_ng @ family.members_cg.T)
 
-    weights_bg = (_weights(likelihoods, bin_n, family) @ family.members_cg).astype(precision)
-    mean_n = np.empty(x.size, precision)
+    spread(sort, range(0, x.size, _BLOCK), num_threads(None))
+    weights_bg = _weights(likelihoods, bin_n, family, x.size // len(x)) @ family.members_cg
+    weights_bg = weights_bg.astype(precision)
 
     def read(start: int) -> None:
-        part = slice(start, start + _BLOCK)
-        scratch = np.empty_like(ratios_g)
-        mixtures.posterior_means(
-            u_n[part], w_n[part], bin_n[part], weights_bg, ratios_g, width_g, scratch, mean_n[part]
-        )
+        some = block(start)
+        (u_n, w_n, sd_n), scratch, out_n = entries(some), np.empty_like(ratios_g), np.empty(some.size, precision)
+        mixtures.posterior_means(u_n, w_n, bin_n[some].astype(np.int64), weights_bg, ratios_g, width_g, scratch, out_n)
+        # A well measured entry beyond the last atom stays near its measurement.
+        mean_n[some] = np.maximum(out_n * sd_n, np.maximum(seen_n[some] - _FARTHEST * sd_n, 0.0))
 
     spread(read, range(0, x.size, _BLOCK), num_threads(None))
-    # A well measured entry beyond the last atom stays near its measurement.
-    return np.asarray(np.maximum(mean_n.reshape(x.shape) * sd, np.maximum(x - _FARTHEST * sd, 0.0)))
+    return mean_n.reshape(x.shape)
 
 
-def _weights(likelihoods: Callable[[Ints], Floats], bin_n: Ints, family: _Family) -> Floats:
+def _weights(
+    likelihoods: Callable[[Ints], Floats], bin_n: NDArray[np.integer[Any]], family: _Family, columns: int = 1
+) -> Floats:
     """Weights of a family's members in every bin of m/sd: first of all entries, then of its own."""
     number = len(family.members_cg)
-    common_c = _fitted(likelihoods(np.arange(bin_n.size)), np.full(number, 1.0 / number), 0.0, family.rounds)
-    in_bin = [np.flatnonzero(bin_n == b) for b in range(len(_EDGES) + 1)]
-    if any(own.size == bin_n.size for own in in_bin):
-        return np.tile(common_c, (len(in_bin), 1))
-    return np.array([_fitted(likelihoods(own), common_c, _HELD, family.rounds) for own in in_bin])
+    common_c = _fitted(
+        likelihoods(_some(bin_n, None, bin_n.size, columns)), np.full(number, 1.0 / number), 0.0, family.rounds
+    )
+    size_b = [int(np.count_nonzero(bin_n == b)) for b in range(len(_EDGES) + 1)]
+    if bin_n.size in size_b:
+        return np.tile(common_c, (len(size_b), 1))
+    own = (likelihoods(_some(bin_n, b, size, columns)) for b, size in enumerate(size_b))
+    return np.array([_fitted(likelihood_nc, common_c, _HELD, family.rounds) for likelihood_nc in own])
+
+
+def _some(bin_n: NDArray[np.integer[Any]], b: int | None, size: int, columns: int) -> Ints:
+    """Return entries at equal distances, in all columns, of a bin of this size, or of all entries."""
+    stride = max(1, size // _FITTED_ENTRIES)
+    while math.gcd(stride, columns) > 1:
+        stride += 1
+    if b is None:
+        return np.arange(0, size, stride)
+    places, before = [np.empty(0, np.int64)], 0
+    for start in range(0, bin_n.size, _SOUGHT):
+        in_block = start + np.flatnonzero(bin_n[start : start + _SOUGHT] == b)
+        places.append(in_block[-before % stride :: stride])
+        before += len(in_block)
+    return np.concatenate(places)
 
 
 def _fitted(likelihood_nc: Floats, start_c: Floats, held: float, rounds: int) -> Floats:

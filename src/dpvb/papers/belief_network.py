@@ -38,12 +38,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from dpvb import Block, Estimate, Kron, Rows
-from dpvb.core.blocks import pack_symmetric, triangle, unpack_symmetric
-from dpvb.core.contributions import Contributions, Grid, check_shape, upper_norms
+from dpvb.core.blocks import Contributions, Grid, check_shape, pack_symmetric, triangle, unpack_symmetric, upper_norms
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import check_integer, check_number
 from dpvb.kernels.linear import product
@@ -241,7 +239,7 @@ class HiddenMoments:
         add_moments(self.xi_nj, self.pi_nk, weights, grid.step, out)
 
 
-def add_moments(xi_nj: Floats, pi_nk: Floats, weight_n: Floats, grid: float, out: NDArray[np.int64]) -> None:
+def add_moments(xi_nj: Floats, pi_nk: Floats, weight_n: Floats, grid: float, out: Ints) -> None:
     """Add weight_n ξ_nj ⟨z_k z_k'⟩ / grid, truncated, to `out` (J, K(K+1)/2), int64: k = k', then k < k' row by row.
 
     ξ is at most ¼ and z at most 1. Both factors of a product are truncated to integers, on grids whose product is the

@@ -37,8 +37,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dpvb import Block, Gram, Rows
-from dpvb.core.blocks import unpack_symmetric
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Contributions, unpack_symmetric
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.kernels.linear import product

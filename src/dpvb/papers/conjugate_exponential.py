@@ -39,7 +39,7 @@ import numpy as np
 from scipy.special import betaln, digamma
 
 from dpvb import Block, Estimate, Model, Rows
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Contributions
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative
 from dpvb.guards.errors import check_integer, check_number

@@ -30,7 +30,7 @@ import numpy as np
 from scipy.special import expit
 
 from dpvb import Block, Estimate, Model, Rows, Schedule
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Contributions
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative
 from dpvb.guards.errors import ParameterError, check_integer, check_number

@@ -36,7 +36,7 @@ import numpy as np
 from scipy.special import digamma
 
 from dpvb import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Contributions
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer, check_number
 from dpvb.models.topics.lda import LDAModel, Topics

@@ -39,7 +39,7 @@ import numpy as np
 from scipy.special import expit, log_expit
 
 from dpvb import Block, Estimate, Gram, Model, Rows
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Contributions
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Symmetric
 from dpvb.guards.errors import ParameterError

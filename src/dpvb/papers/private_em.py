@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpvb import Block, Estimate, Gram, Kron, Model, Rows, Schedule
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Contributions
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Positive, Positives, Symmetric
 from dpvb.guards.errors import check_integer

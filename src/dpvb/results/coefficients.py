@@ -21,11 +21,10 @@ from importlib.util import find_spec
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtri
 
-from dpvb.guards.arrays import Floats
+from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.errors import DpvbError, ParameterError, check_number
 from dpvb.guards.imports import import_apart
 from dpvb.guards.untrusted import printable
@@ -285,7 +284,7 @@ class CoefficientTable(Figure, Sequence[Coefficient]):
     lines: tuple[str, ...]
     matrix: sparse.csr_array
     places: Normal | Sum
-    reference_r: NDArray[np.bool_]
+    reference_r: Bools
     unknown_scale_d: Floats
     centre_r: Floats
     head: TableHead

@@ -29,16 +29,6 @@ _FOOT = (
     "largest belief: probability of a unit's presence that an attacker who gives 50 % odds can reach",
     "TPR at 1 % FPR: largest true positive rate of a test for a unit's presence at a false positive rate of 1 %",
 )
-# Footnotes of the budget table.
-_FOOT = (
-    "largest belief: probability of a unit's presence that an attacker who gives 50 % odds can reach",
-    "TPR at 1 % FPR: largest true positive rate of a test for a unit's presence at a false positive rate of 1 %",
-)
-# Footnotes of the budget table.
-_FOOT = (
-    "largest belief: probability of a unit's presence that an attacker who gives 50 % odds can reach",
-    "TPR at 1 % FPR: largest true positive rate of a test for a unit's presence at a false positive rate of 1 %",
-)
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,7 @@ def _manifest(kind: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str,
     manifest = {"format": FORMAT, "dpvb": __version__, "kind": kind, "arrays": listed, "facts": facts}
     try:
         text = json.dumps(manifest, allow_nan=False).encode("ascii")
-        parsed_json(text)  # What a reader would refuse is not written.
+        parsed_json(text)  # A file that a reader would refuse is not written.
         return text
     except (TypeError, ValueError, RecursionError) as error:
         raise ParameterError(

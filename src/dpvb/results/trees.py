@@ -17,7 +17,7 @@ are declared as Any, or by a protocol, name their classes:
     a dict with names for keys            {"class": "dict", "parts"}            q__KEY
     a tuple, a list                       {"class": "tuple", "parts"}           q__0, q__1, ...
 
-What a model's `init` would make of the numbers of a file may be larger than any memory. So it is not called.
+The result of a model's `init` would make of the numbers of a file may be larger than any memory. So it is not called.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Checkpoint:
             ) from error
         except OSError as error:
             raise self._unwritable(error) from error
-        with suppress(OSError):  # What is in the way of no release is left.
+        with suppress(OSError):  # Files that are in the way of no release are left.
             for torn in self.path.glob(".*.tmp"):
                 torn.unlink()
 

@@ -1,6 +1,6 @@
 """A fit that a ledger counts: charged before it looks, and continued after a crash at no cost.
 
-What may be observed of a step is its release, and no release leaves the memory of its process before it is on record
+The observable part of a step is its release, and no release leaves the memory of its process before it is on record
 (see `checkpoint`). So after a crash
 
 * a step that is on record is never made again: its release is read from the checkpoint, and the wall gives it out;
@@ -37,7 +37,7 @@ from dpvb.guards.errors import (
 from dpvb.guards.untrusted import printable
 from dpvb.guards.watched import FileState
 from dpvb.ledger import Entry, Ledger, Receipt
-from dpvb.results.facts import ChargeFacts
+from dpvb.results.statement import ChargeFacts
 from dpvb.runs.checkpoint import Checkpoint, Seal
 
 #: How a run uses its checkpoint, see RunJournal.
@@ -230,7 +230,7 @@ class RunJournal:
     def repeated(self, step: int, request: str) -> Journal:
         """The journal of one more release of a step, beyond the plan, which is charged by this.
 
-        What the same request was charged for is not charged again: it is given out, or made if it never was.
+        A request that was charged is not charged again: its release is given out, or made if it never was.
 
         Args:
             step: which.

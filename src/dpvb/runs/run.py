@@ -7,9 +7,9 @@ The posterior and the guarantee do not depend on them. A run is given to one fit
     with dpvb.Run(ledger="budget.db", dataset="people"):
         pipeline.fit(X, y)
 
-What a run leaves out is taken from the block around it, and then from the environment. A block is a context variable,
-so that threads and tasks have blocks of their own. A fit must not slip past a block unrecorded, so that a block also
-covers
+Settings that a run leaves out are taken from the block around it, and then from the environment. A block is a context
+variable, so that threads and tasks have blocks of their own. A fit must not slip past a block unrecorded, so that a
+block also covers
 
 * a thread without a block of its own, as a search starts one: the block is in force there if it is the only one that is
   open in the process. Otherwise the fit is refused;
@@ -56,7 +56,7 @@ AnyLedger = Ledger | str | os.PathLike[str]
 #: Variables of the environment that name the ledger and the data set where nothing else does.
 VARIABLES: Final[Mapping[str, str]] = {"ledger": "DPVB_LEDGER", "dataset": "DPVB_DATASET"}
 
-#: By which an administrator has fits without a ledger refused: a variable of the environment, and for all users of a
+#: Two ways to have fits without a ledger refused: a variable of the environment, and for all users of a
 #: machine a file with the line `require_ledger = true`.
 REQUIRED: Final = "DPVB_REQUIRE_LEDGER"
 SETTINGS: Final = Path("/etc/dpvb.toml")

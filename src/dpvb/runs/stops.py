@@ -66,7 +66,7 @@ def told_how_far(progress: Progress | None) -> Iterator[Progress]:
             far = f"Stopped after {made} of {total} releases."
         else:
             far = "Stopped before the first release." if costs else "Stopped before anything was charged or released."
-        if made and not costs:  # Of a run that has ended.
+        if made and not costs:  # For a run that has ended.
             costs = [
                 "All of them are spent. If the fit has a checkpoint, the same call with resume='load' restores the "
                 "model."

@@ -1,11 +1,16 @@
-"""Documents in memory, documents from a stream, and documents grouped by person."""
+"""Documents in memory, from a stream, grouped by person, with labels, or of words that are not listed in advance.
+
+The label of a document is one more word, behind those of the vocabulary. So whatever holds documents holds labelled
+ones too: persons, samples, processes. A document with a label that is not declared has no such word, and a model counts
+it as no row. A word that is not listed is private until a release has found it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from scipy import sparse
@@ -14,14 +19,15 @@ from dpvb.data.documents.count_rows import DocumentSource, clean, clean_slabs, c
 from dpvb.data.documents.vocabulary import (
     MISSING_VOCABULARY,
     TOKEN_PATTERN,
+    OpenTokenizer,
     Tokenizer,
     Vocabulary,
     check_vocabulary,
     is_words,
 )
 from dpvb.data.slabs import MAX_WIDTH, Integers, Slab, Which, slab_of_sparse, slab_of_triples
-from dpvb.data.spelling import cells_of, document, real
-from dpvb.data.tables.matrices import array_of, as_matrix, has_columns, holds_rows, is_column, is_frame
+from dpvb.data.spelling import Categories, cells_of, document, real
+from dpvb.data.tables.matrices import array_of, as_matrix, column, has_columns, holds_rows, is_column, is_frame
 from dpvb.data.units import Chunk, Held, Units
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
 from dpvb.kernels.spans import MAX_ENTRIES
@@ -365,3 +371,97 @@ def _slabs_of(matrix: Any) -> Iterator[Slab]:
             yield slab_of_triples(row, column, block[row, column], len(block))
     else:
         yield slab_of_sparse(matrix)
+
+
+def labelled(
+    documents: DocumentSource, y: object, classes: Sequence[object], group: Iterable[object] | None = None
+) -> BagOfWords:
+    """Documents whose last columns are their labels, one for each class.
+
+    Args:
+        documents: private; each is a unit.
+        y: the label of each document, (documents,); private.
+        classes: the labels; public.
+        group: the person of each document; private. None: each document is a unit.
+
+    Raises:
+        DataFormatError: y or group of another length than the documents.
+        ParameterError: documents that are grouped by person already: labels have the order in which these were read.
+    """
+    if documents.unit == "person":
+        raise ParameterError(
+            "X must not be grouped by person yet where documents have labels: give group= to fit, together with y."
+        )
+    width = documents.width
+    rows = concatenate((chunk.rows for chunk in in_memory(documents).chunks()), width)
+    code_n = Categories(classes).places(column("y", y, rows.num_rows), other=-1, missing=-1)
+    known_n = code_n >= 0
+    end_n = rows.indptr[1:][known_n]  # A label stands behind the words of its document.
+    indptr = rows.indptr + np.append(0, np.cumsum(known_n))
+    indices = np.insert(rows.indices, end_n, (width + code_n[known_n]).astype(np.int32))
+    counts = np.insert(rows.counts, end_n, 1.0)
+    return BagOfWords.of_rows(CountRows(indptr, indices, counts, width + len(classes)), group=group)
+
+
+@final
+class Texts:
+    """Texts in memory, as counts of all their words; which words there are is private, and so is their number.
+
+    A text that is none is empty, as in `BagOfWords.from_texts`. A word is 1 to 100 printable characters.
+    """
+
+    def __init__(
+        self,
+        texts: Iterable[object],
+        *,
+        token_pattern: str = TOKEN_PATTERN,
+        group: Iterable[object] | None = None,
+    ) -> None:
+        """Take texts apart.
+
+        Args:
+            texts: as in `BagOfWords.from_texts`; private.
+            token_pattern: what a word is; public.
+            group: the person of each text; private.
+
+        Raises:
+            ParameterError, DataFormatError: as in `BagOfWords.from_texts`.
+        """
+        tokenizer = OpenTokenizer(token_pattern)
+        rows = concatenate(clean_slabs(tokenizer.slabs(cells_of_texts(texts)), MAX_WIDTH), MAX_WIDTH)
+        self._names = tokenizer.words
+        self._bag = BagOfWords.of_rows(rows, group=group)
+
+    def __repr__(self) -> str:
+        return f"Texts(unit={self.unit!r})"
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Every word that occurs; private."""
+        return self._names
+
+    @property
+    def unit(self) -> str:
+        """The privacy unit; public."""
+        return self._bag.unit
+
+    def count(self) -> int:
+        """Return the number of units; private under add/remove."""
+        return self._bag.count()
+
+    def chunks(self) -> Iterator[Chunk[CountRows]]:
+        """Yield all units once."""
+        return self._bag.chunks()
+
+    def without(self, words: Collection[str]) -> Texts:
+        """The same texts without some public words."""
+        rest = copy(self)
+        rest._names = [name for name in self._names if name not in words]
+        rest._bag = self.over(rest._names)
+        return rest
+
+    def over(self, words: Sequence[str]) -> BagOfWords:
+        """Counts of only these words, which are public."""
+        column_of = {word: column for column, word in enumerate(words)}
+        column_v = np.array([column_of.get(name, -1) for name in self._names], dtype=np.int64)
+        return self._bag.renamed(tuple(words), column_v)

@@ -42,25 +42,20 @@ class DocumentSource(Protocol):
     @property
     def width(self) -> int:
         """Number of vocabulary terms; public."""
-        ...
 
     @property
     def vocabulary(self) -> tuple[str, ...] | None:
         """The terms, where they were given; public."""
-        ...
 
     @property
     def unit(self) -> str:
         """The privacy unit, "document" or "person"; public."""
-        ...
 
     def count(self) -> int:
         """Return the number of privacy units; private under add/remove. May take one pass over the data."""
-        ...
 
     def chunks(self) -> Iterator[Chunk[CountRows]]:
         """Yield all units once, a person's rows never split, in the same order at each call."""
-        ...
 
 
 def clean_slabs(slabs: Iterable[Slab], width: int) -> Iterator[CountRows]:

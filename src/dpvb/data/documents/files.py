@@ -28,16 +28,15 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpvb.data.arrow import cells, check_parquet, parquet_batches
 from dpvb.data.csv_files import USUAL, Dialect, Record, check_csv, csv_records, decoded
-from dpvb.data.documents.bag_of_words import BagOfWords, Stream, in_memory
+from dpvb.data.documents.bag_of_words import BagOfWords, Stream, Texts, in_memory
 from dpvb.data.documents.count_rows import DocumentSource, clean_slabs, concatenate
 from dpvb.data.documents.matrix_files import OpenedFile, open_docword, open_lda_c, open_matrix_market, open_npz
-from dpvb.data.documents.texts import Texts
 from dpvb.data.documents.vocabulary import PRIVATE, TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
 from dpvb.data.partitions import Partitions, Piece, Stored
 from dpvb.data.persons import newcomers
@@ -207,59 +206,45 @@ def open_documents(
         "text_column": text_column,
         "group_column": group_column,
         "token_pattern": token_pattern,
+        "stream": stream,
         "separator": separator,
         "encoding": encoding,
     }
-    source = _opened(path, stream, exclude_groups, options)
+    source = _opened(path, exclude_groups, options)
     again = stream or isinstance(source, ShardedDocuments)
     marked: Any = source
     marked.watched = replace(watched, is_read_again=bool(again and group_column is None))
     return source
 
 
-def _opened(
-    path: Any, stream: bool | None, exclude_groups: Iterable[object] | None, options: dict[str, Any]
-) -> DocumentSource | Texts:
+def _opened(path: Any, exclude_groups: Iterable[object] | None, options: dict[str, Any]) -> DocumentSource | Texts:
     """Open documents with the options of `open_documents`."""
-    vocabulary, width, file_format, text_column, group_column, token_pattern, separator, encoding = options.values()
-    dialect = Dialect(separator, encoding=encoding)
-    if exclude_groups is not None and group_column is None:
+    persons, stream = options["group_column"], options["stream"]
+    dialect = Dialect(options["separator"], encoding=options["encoding"])
+    if exclude_groups is not None and persons is None:
         raise ParameterError("group_column must name the column of persons if exclude_groups is given.")
     excluded = () if exclude_groups is None else exclude_groups
-    several = None if file_format == "folder" else paths_of(path, "path")
-    if several is not None and str(vocabulary) == PRIVATE:
-        return _open_private(several, {**options, "stream": stream}, dialect, excluded)
-    if several is not None:
-        return _open_shards(several, {**options, "stream": stream}, dialect, excluded)
-    if not isinstance(path, (str, os.PathLike)):
+    several = None if options["file_format"] == "folder" else paths_of(path, "path")
+    if several is None and not isinstance(path, (str, os.PathLike)):
         raise DataFormatError(f"path must be a file, a folder or a list of files, got {type(path).__name__}.")
-    if str(vocabulary) == PRIVATE:
-        return _open_private([Path(path)], {**options, "stream": stream}, dialect, excluded)
-    location = Path(path)
-    name = check_choice("file_format", file_format or _format_of(location), FORMATS)
-    if group_column is not None and name not in _GROUPED:
-        raise ParameterError(f"group_column needs a jsonl, csv or parquet file, got format {name!r}.")
-    if dialect.encoding != "utf-8" and name not in _ENCODED:
-        raise ParameterError(f"encoding needs a csv or txt file or a folder of them, got format {name!r}.")
-    if name in _MATRIX_FORMATS:
-        source = _open_counts(location, name, vocabulary, width)
-    else:
-        words = check_vocabulary(vocabulary, width=width)
-        tokenizer = Tokenizer(words, token_pattern)
-        columns = (text_column,) if group_column is None else (text_column, group_column)
-        _check_text(location, name, columns, dialect, read_through=bool(stream))
-        if group_column is not None and stream:
-            return _partitioned({location: name}, columns, dialect, tokenizer, words, excluded)
-        if group_column is not None:
-            rows, group = _grouped(location, name, columns, dialect, tokenizer, words)
-            group = group if exclude_groups is None else newcomers(group, exclude_groups)
-            return BagOfWords.of_rows(rows, vocabulary=words, group=group)
-
-        def slabs() -> Iterator[Slab]:
-            records = _records(location, name, (text_column,), dialect)
-            return tokenizer.slabs(record[0] for record in records)
-
-        source = Stream(slabs, len(words), vocabulary=words)
+    if str(options["vocabulary"]) == PRIVATE:
+        return _open_private(several or [Path(path)], options, dialect, excluded)
+    if several is not None and persons is None:
+        return _open_shards(several, options)
+    names = _formats(several or [Path(path)], options, dialect)
+    if several is None and (name := names[Path(path)]) in _MATRIX_FORMATS:
+        source = _open_counts(Path(path), name, options["vocabulary"], options["width"])
+        return source if stream else in_memory(source)
+    words = check_vocabulary(options["vocabulary"], width=options["width"])
+    tokenizer = Tokenizer(words, options["token_pattern"])
+    files = _TextFiles.of(names, options, dialect, read_through=bool(stream or several))
+    if persons is not None and (stream or several is not None):
+        return _partitioned(files, tokenizer, words, excluded)
+    if persons is not None:
+        group: list[object] = []
+        rows = concatenate(clean_slabs(tokenizer.slabs(files.texts(group)), len(words)), len(words))
+        return BagOfWords.of_rows(rows, vocabulary=words, group=newcomers(group, excluded))
+    source = Stream(lambda: tokenizer.slabs(files.texts([])), len(words), vocabulary=words)
     return source if stream else in_memory(source)
 
 
@@ -295,27 +280,14 @@ def text_records(
         yield from _records(one, name, columns, dialect)
 
 
-def _open_shards(
-    paths: Sequence[Path], options: dict[str, Any], dialect: Dialect, exclude_groups: Iterable[object]
-) -> ShardedDocuments:
+def _open_shards(paths: Sequence[Path], options: dict[str, Any]) -> ShardedDocuments:
     """Check the header of every file; open none."""
     if options["vocabulary"] is not None:
         options["vocabulary"] = check_vocabulary(options["vocabulary"], width=options["width"])
-    if (column := options["group_column"]) is None:
-        opened = (open_documents(path, **{**options, "stream": True}) for path in paths)
-        width = one_width(one.width for one in opened if not isinstance(one, Texts))
-        shards = [Shard(path, partial(open_documents, path, **options)) for path in paths]
-        return ShardedDocuments(shards, width, options["vocabulary"], unit="document")
-    names = {path: check_choice("file_format", options["file_format"] or _format_of(path), FORMATS) for path in paths}
-    words = check_vocabulary(options["vocabulary"], width=options["width"])
-    columns = options["text_column"], column
-    tokenizer = Tokenizer(words, options["token_pattern"])
-    for path, name in names.items():
-        if name not in _GROUPED:
-            raise ParameterError(f"group_column needs jsonl, csv or parquet files, got format {name!r}.")
-        _check_text(path, name, columns, dialect)
-
-    return _partitioned(names, columns, dialect, tokenizer, words, exclude_groups)
+    opened = (open_documents(path, **{**options, "stream": True}) for path in paths)
+    width = one_width(one.width for one in opened if not isinstance(one, Texts))
+    shards = [Shard(path, partial(open_documents, path, **options)) for path in paths]
+    return ShardedDocuments(shards, width, options["vocabulary"], unit="document")
 
 
 def _open_private(
@@ -325,32 +297,32 @@ def _open_private(
     if options["stream"] or options["width"] is not None:
         word = "stream" if options["stream"] else "width"
         raise ParameterError(f"{word} must be left out where vocabulary='private': its texts are held in memory.")
-    names = {path: check_choice("file_format", options["file_format"] or _format_of(path), FORMATS) for path in paths}
-    column, persons = options["text_column"], options["group_column"]
-    columns = (column,) if persons is None else (column, persons)
-    for path, name in names.items():
-        if name in _MATRIX_FORMATS:
-            raise ParameterError(
-                f"vocabulary must be a public list, or left out, for counts (format {name!r}), got 'private': their "
-                "columns are fixed already."
-            )
-        if persons is not None and name not in _GROUPED:
-            raise ParameterError(f"group_column needs jsonl, csv or parquet files, got format {name!r}.")
-        if dialect.encoding != "utf-8" and name not in _ENCODED:
-            raise ParameterError(f"encoding needs a csv or txt file or a folder of them, got format {name!r}.")
-        _check_text(path, name, columns, dialect)
-
-    group: list[object] = []
+    names = _formats(paths, options, dialect)
+    if counts := [name for name in names.values() if name in _MATRIX_FORMATS]:
+        raise ParameterError(
+            f"vocabulary must be a public list, or left out, for counts (format {counts[0]!r}), got 'private': their "
+            "columns are fixed already."
+        )
+    files, group = _TextFiles.of(names, options, dialect), list[object]()
 
     def texts() -> Iterator[object]:
-        for path in paths:
-            for text, *person in _records(path, names[path], columns, dialect):
-                group.extend(person)
-                yield text
+        yield from files.texts(group)
         group[:] = newcomers(group, exclude_groups)
 
     # The persons are known once the texts are read.
-    return Texts(texts(), token_pattern=options["token_pattern"], group=None if persons is None else group)
+    persons = None if options["group_column"] is None else group
+    return Texts(texts(), token_pattern=options["token_pattern"], group=persons)
+
+
+def _formats(paths: Sequence[Path], options: Mapping[str, Any], dialect: Dialect) -> dict[Path, str]:
+    """Return the format of each file. Refuse a format that does not have an option."""
+    names = {path: check_choice("file_format", options["file_format"] or _format_of(path), FORMATS) for path in paths}
+    for name in names.values():
+        if options["group_column"] is not None and name not in _GROUPED:
+            raise ParameterError(f"group_column needs jsonl, csv or parquet files, got format {name!r}.")
+        if dialect.encoding != "utf-8" and name not in _ENCODED:
+            raise ParameterError(f"encoding needs a csv or txt file or a folder of them, got format {name!r}.")
+    return names
 
 
 def _format_of(path: Path) -> str:
@@ -411,38 +383,51 @@ def _check_text(
         check_parquet(path, columns, read_through=read_through)
 
 
-def _grouped(
-    path: Path, name: str, columns: tuple[str, ...], dialect: Dialect, tokenizer: Tokenizer, words: tuple[str, ...]
-) -> tuple[CountRows, list[object]]:
-    """The documents of a file, and the person of each."""
-    group: list[object] = []
+class _TextFiles(NamedTuple):
+    """Files of texts.
 
-    def texts() -> Iterable[object]:
-        for text, person in _records(path, name, columns, dialect):
-            group.append(person)
+    names: The format of each file.
+    columns: The column of texts and, if documents are grouped, the column of persons.
+    dialect: How CSV files are written.
+    """
+
+    names: Mapping[Path, str]
+    columns: tuple[str, ...]
+    dialect: Dialect
+
+    @classmethod
+    def of(
+        cls, names: Mapping[Path, str], options: Mapping[str, Any], dialect: Dialect, *, read_through: bool = True
+    ) -> _TextFiles:
+        """Check what is public of each file."""
+        columns = tuple(options[name] for name in ("text_column", "group_column") if options[name] is not None)
+        for path, name in names.items():
+            _check_text(path, name, columns, dialect, read_through=read_through)
+        return cls(names, columns, dialect)
+
+    def records(self) -> Iterator[Record]:
+        """Yield the columns of every record of every file."""
+        for path, name in self.names.items():
+            yield from _records(path, name, self.columns, self.dialect)
+
+    def texts(self, group: list[object]) -> Iterator[object]:
+        """Yield the texts, and append the person of each one to `group`."""
+        for text, *person in self.records():
+            group.extend(person)
             yield text
-
-    rows = concatenate(clean_slabs(tokenizer.slabs(texts()), len(words)), len(words))
-    return rows, group
 
 
 def _partitioned(
-    names: Mapping[Path, str],
-    columns: tuple[str, ...],
-    dialect: Dialect,
-    tokenizer: Tokenizer,
-    words: tuple[str, ...],
-    exclude_groups: Iterable[object],
+    files: _TextFiles, tokenizer: Tokenizer, words: tuple[str, ...], exclude_groups: Iterable[object]
 ) -> ShardedDocuments:
-    """The documents of files of these formats by person, without those of excluded persons."""
+    """The documents of these files by person, without those of excluded persons."""
 
     def pieces() -> Iterator[Piece]:
-        for path, name in names.items():
-            records = _records(path, name, columns, dialect)
-            while batch := [*islice(records, _PIECE)]:
-                texts, persons = zip(*batch, strict=True)
-                rows = concatenate(clean_slabs(tokenizer.slabs(texts), len(words)), len(words))
-                yield Piece(persons, Stored({}, Slab(rows.indptr, rows.indices, rows.counts)))
+        records = files.records()
+        while batch := [*islice(records, _PIECE)]:
+            texts, persons = zip(*batch, strict=True)
+            rows = concatenate(clean_slabs(tokenizer.slabs(texts), len(words)), len(words))
+            yield Piece(persons, Stored({}, Slab(rows.indptr, rows.indices, rows.counts)))
 
     like = Stored({}, Slab(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0)))
     partitions = Partitions(pieces(), like, partial(_documents, words), exclude_groups)
@@ -453,3 +438,20 @@ def _documents(words: tuple[str, ...], rows: Stored, group: Iterable[object]) ->
     """The documents of a partition."""
     assert rows.slab is not None
     return BagOfWords.of_rows(CountRows(*rows.slab, len(words)), vocabulary=words, group=group)
+
+
+def read_labelled(
+    path: Path, text_column: str, label_column: str, dialect: Dialect
+) -> tuple[list[object], list[object]]:
+    """Texts and labels of a CSV file, as they stand there; private. A record that cannot be read has neither.
+
+    Args:
+        path, text_column, label_column, dialect: public.
+
+    Raises:
+        DataFormatError: a file that is not there, or whose header lacks a column.
+    """
+    check_readable(path)
+    check_csv(path, (text_column, label_column), dialect=dialect)
+    records = [*csv_records(path, (text_column, label_column), dialect)]
+    return [text for text, _ in records], [label for _, label in records]

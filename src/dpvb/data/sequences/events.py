@@ -6,8 +6,8 @@ together by person in temporary files (see `partitions`).
 A row without a person, or without a moment or a part where a column of them is declared, is ignored. One whose symbol
 is none of the public ones is a gap: no window crosses it. A cell of numbers that is not finite is missing.
 
-Rows are ordered by moments. A moment is three numbers, compared one after another. They are a function of the cell
-alone. Cells that state the same moment have the same three numbers, whatever their types:
+Rows are ordered by moments. A moment is three numbers, compared one after another. They are a function of only the
+cell. Cells that state the same moment have the same three numbers, whatever their types:
 
 =====================================  ==================  ============================  ===============================
 a cell                                 first               second                        third
@@ -39,9 +39,7 @@ from numpy.typing import NDArray
 from dpvb.data.csv_files import Dialect
 from dpvb.data.partitions import Partitions, Piece, Stored, digests, ranks
 from dpvb.data.persons import Together, numbered
-from dpvb.data.sequences.content import Content, Rows, Sequences, arranged
-from dpvb.data.sequences.numbers import Points
-from dpvb.data.sequences.symbols import Symbols
+from dpvb.data.sequences.content import Content, Points, Rows, Sequences, Symbols, arranged
 from dpvb.data.shards import Sharded, files_of
 from dpvb.data.spelling import Cells, Floats, cells_of, each, number, spelled
 from dpvb.data.tables.columns import Categorical

@@ -83,8 +83,8 @@ class Design(Held):
             sparse_rows: whether chunks hold `SparseDesignRows` or `DesignRows`.
             group: the person of each row, (rows,); private. None: each row is a unit.
             cut: rows that were cut to a range, or filled in, before they came here, (rows,); private.
-            beside: exposure, offset and weights, as far as the response has bounds of them; private. The defaults
-                is 1, 0 and 1.
+            beside: exposure, offset and weights, as far as the response has bounds of them; private. The
+            defaults are 1, 0 and 1.
 
         Raises:
             DataFormatError: X is not a matrix, or y, trials, group or a row argument differ from it in length.

@@ -176,7 +176,7 @@ class Ranged(ABC):
     def decode(self, feature_nk: Floats) -> NDArray[Any]:
         """Cells with these features, within the range."""
         gain_k, zero_k = self.units
-        with np.errstate(all="ignore"):  # What overflows is clipped to the range.
+        with np.errstate(all="ignore"):  # An overflow is clipped to the range.
             number_n = self.inverse(zero_k + np.clip(feature_nk, 0, 1) / gain_k)
         return self.cells(np.clip(number_n, *self.range))
 

@@ -35,12 +35,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions, Grid, check_shape
+from dpvb.core.blocks import Block, Contributions, Grid, check_shape
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows
-from dpvb.core.model import Model
-from dpvb.core.schedule import StepSize
+from dpvb.core.model import Model, StepSize
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import PROBABILITIES, Positive
 from dpvb.guards.errors import check_integer, check_number

@@ -90,7 +90,7 @@ class Density:
                 raise ParameterError(f"parameters must be a number in [1, {_LARGEST}], or a pytree, got {example}.")
             example = np.zeros(int(example), dtype=np.float32)
         try:
-            with np.errstate(over="ignore"):  # What is not a float32 is infinite, and refused below.
+            with np.errstate(over="ignore"):  # A value that is not a float32 is infinite, and refused below.
                 tree = optional("jax").tree.map(lambda leaf: np.asarray(leaf, dtype=np.float32), example)
             flat, back = ravel(tree)
             start = np.asarray(flat, dtype=np.float32)

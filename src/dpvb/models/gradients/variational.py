@@ -39,8 +39,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.core.blocks import Block, positive_semidefinite
-from dpvb.core.contributions import Contribution, Contributions, Grid, check_shape
+from dpvb.core.blocks import Block, Contribution, Contributions, Grid, check_shape, positive_semidefinite
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows
 from dpvb.core.model import Model

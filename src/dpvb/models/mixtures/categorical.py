@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.mixtures import tuned
@@ -19,7 +18,7 @@ def starts(sizes: Sequence[int]) -> list[slice]:
     return [slice(start, stop) for start, stop in pairwise(ends)]
 
 
-def one_hot(code_nj: NDArray[np.int64], sizes: Sequence[int]) -> Floats:
+def one_hot(code_nj: Ints, sizes: Sequence[int]) -> Floats:
     """1 at the category of each column, (n, V)."""
     one_hot_nv = np.zeros((len(code_nj), sum(sizes)))
     for places, code_n in zip(starts(sizes), code_nj.T, strict=True):
@@ -27,7 +26,7 @@ def one_hot(code_nj: NDArray[np.int64], sizes: Sequence[int]) -> Floats:
     return one_hot_nv
 
 
-def log_density(code_nj: NDArray[np.int64], log_kv: Floats, sizes: Sequence[int]) -> Floats:
+def log_density(code_nj: Ints, log_kv: Floats, sizes: Sequence[int]) -> Floats:
     """Log-probability of every row under every component, (n, K)."""
     log_vk, log_nk = np.ascontiguousarray(log_kv.T), np.zeros((len(code_nj), len(log_kv)))
     for places, code_n in zip(starts(sizes), code_nj.T, strict=True):

@@ -35,12 +35,10 @@ from typing import Any
 import numpy as np
 from scipy.special import digamma, gammaln, logsumexp
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions, Grid, check_shape, floats
+from dpvb.core.blocks import Block, Contributions, Grid, check_shape, floats
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Kron, Rows
-from dpvb.core.model import ESTIMATES, Model, PosteriorOrMAP
-from dpvb.core.schedule import Schedule
+from dpvb.core.model import ESTIMATES, Model, PosteriorOrMAP, Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.models.mixtures import categorical, gaussian, tuned

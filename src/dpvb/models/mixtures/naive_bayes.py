@@ -27,12 +27,10 @@ from typing import Annotated, Any
 import numpy as np
 from scipy.special import gammaln
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Block, Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Kron, Rows, SparseRows
-from dpvb.core.model import ESTIMATES, Model, PosteriorOrMAP
-from dpvb.core.schedule import Schedule
+from dpvb.core.model import ESTIMATES, Model, PosteriorOrMAP, Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import PROBABILITIES, Nonnegative, Nonnegatives, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number

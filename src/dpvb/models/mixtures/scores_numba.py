@@ -1,7 +1,7 @@
 """The loops of `scores`, compiled on first use: some rows at a time, side by side, so that nothing of all rows is kept.
 
-What a row's numbers are is said without fast-math flags, so that they do not depend on its place. Entries become whole
-numbers in float64; sums of these stay below 2⁵³ and are exact, so that they may be added in any order.
+The validity of a row's numbers is tested without fast-math flags, so that they do not depend on its place. Entries
+become whole numbers in float64; sums of these stay below 2⁵³ and are exact, so that they may be added in any order.
 """
 
 # Numba infers every type below from the arguments.

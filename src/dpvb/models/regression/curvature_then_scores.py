@@ -31,7 +31,7 @@ A *robust* model also releases J = Σ s sᵀ over units, s the score of a unit a
 the variance of Ḡ between samples whether or not rows of a person are independent, and whatever the spread of their
 responses is (the sandwich of Huber 1967 and White 1980, by clusters: Liang & Zeger 1986). A remains the curvature.
 
-What follows a release is post-processing of released numbers and costs no privacy.
+All that follows a release is post-processing of released numbers and costs no privacy.
 """
 
 from __future__ import annotations
@@ -46,12 +46,10 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from scipy.special import expit, logit
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contribution, Contributions, upper_norms
+from dpvb.core.blocks import Block, Contribution, Contributions, upper_norms
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, GramOfSums, MeasuredRows
-from dpvb.core.model import Model
-from dpvb.core.schedule import Schedule
+from dpvb.core.model import Model, Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegatives, Positive, Symmetric
 from dpvb.guards.errors import ParameterError

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtri
 
-from dpvb.core.schedule import Schedule
+from dpvb.core.model import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Nonnegative, Nonnegatives, Positive, Symmetric
 from dpvb.models.regression import tuned

@@ -34,12 +34,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contribution, Contributions
+from dpvb.core.blocks import Block, Contribution, Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows, SparseRows
-from dpvb.core.model import Model
-from dpvb.core.schedule import Schedule
+from dpvb.core.model import Model, Schedule
 from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.domains import Nonnegatives, Positive, Positives
 from dpvb.guards.errors import ParameterError

@@ -41,11 +41,10 @@ from typing import Any
 import numpy as np
 from scipy.special import digamma
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contribution, Contributions
+from dpvb.core.blocks import Block, Contribution, Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, MeasuredRows, Rows, ScaledRows
-from dpvb.core.schedule import Schedule
+from dpvb.core.model import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Positive
 from dpvb.kernels.linear import row_sums

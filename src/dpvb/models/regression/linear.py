@@ -30,11 +30,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Block, Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, MeasuredRows, Rows, ScaledRows
-from dpvb.core.schedule import Schedule
+from dpvb.core.model import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Nonnegative, Positive
 from dpvb.kernels.linear import row_sums
@@ -319,7 +318,7 @@ class Linear(CurvatureThenScores):
     def _seen(
         self, scaling: Scaling, moments: RowMoments, residuals: Residuals, sd: float
     ) -> tuple[float, Sizes | None]:
-        """Number of rows, by all releases of it, and sizes of their |r|: none if there may be no rows."""
+        """Number of rows, by all releases of it, and sizes of their |r|: none if it may be 0."""
         number, noise = self._number(scaling, moments, residuals, sd)
         return number, residuals.read(number, tuned.SEEN_STD) if number >= tuned.SEEN_STD * math.sqrt(noise) else None
 

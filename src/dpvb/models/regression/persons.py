@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpvb.core.contributions import Contribution, Contributions
+from dpvb.core.blocks import Contribution, Contributions
 from dpvb.core.forms import Gram, GramOfSums, Rows, ScaledRows, SparseRows, grouped
 from dpvb.guards.arrays import Bools, Floats, Ints
 from dpvb.models.regression import tuned

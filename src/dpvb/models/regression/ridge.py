@@ -290,8 +290,8 @@ def covariance_of(likelihood: NormalLikelihood, prior: WeightPrior) -> Floats:
 
 def posterior(score: NoisyScore, prior: WeightPrior) -> tuple[Floats, Floats]:
     """Mean (e,) and covariance (e, e) of z by a Newton step from a score, averaged over τ if it is unknown."""
-    found = _AtScales(score.information(), prior)
-    return found.mean_e, found.covariance()
+    at_scales = _AtScales(score.information(), prior)
+    return at_scales.mean_e, at_scales.covariance()
 
 
 def _root(matrix_ff: Floats) -> Floats:

@@ -26,8 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Block, Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import MeasuredRows, Rows, turned
 from dpvb.guards.arrays import Floats
@@ -298,7 +297,7 @@ class Scaling:
         wide_d: the same with spread or unit at the low end of what it may be.
         part_d: part of the std of each column of x̂, as it is read, that is certain.
         unknown_scale_d: 1 for a column whose spread may be less than half of the estimate, else 0.
-        room: rows x̂ of norm up to this are included in full. Without noise more is no loss.
+        room: rows x̂ of norm up to this are included in full. Without noise a larger norm is not a loss.
     """
 
     mean_d: Floats

@@ -19,16 +19,15 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import digamma, gammainc, gammaln
 
 from dpvb.guards.arrays import Bools, Floats, Ints
 from dpvb.guards.domains import Positive, Positives
 
-Values = NDArray[np.float64] | NDArray[np.int64]
+Values = Floats | Ints
 
 
 class Shown(NamedTuple):
@@ -48,9 +47,13 @@ class Shown(NamedTuple):
 class Emissions(Protocol):
     """A family of distributions of what a state shows."""
 
+    #: Names of the parameters; the last axis of each is that of the states.
+    of_states: ClassVar[tuple[str, ...]]
+
     @property
     def n_states(self) -> int:
         """K."""
+        return len(getattr(self, self.of_states[0]).T)
 
     def log_likelihood(self, value_r: Values, *, expected: bool) -> Floats:
         """Logarithm of what a state shows each value with, (R, K), in nats, each value by itself.
@@ -65,6 +68,8 @@ class Emissions(Protocol):
 
     def permuted(self, order_k: Ints) -> Self:
         """The states in another order, or some of them."""
+        permuted: Self = replace(cast(Any, self), **{name: getattr(self, name)[:, order_k] for name in self.of_states})
+        return permuted
 
 
 def seen(value_r: Values) -> tuple[Floats, Bools]:
@@ -87,7 +92,7 @@ def likelihoods(emissions: Emissions, value_r: Values, *, expected: bool) -> tup
 
 
 @dataclass(frozen=True)
-class CategoricalEmissions:
+class CategoricalEmissions(Emissions):
     """One of V symbols; below 0: missing.
 
     Attributes:
@@ -95,13 +100,10 @@ class CategoricalEmissions:
         prior: the part of each that is prior.
     """
 
+    of_states = ("count_vk",)
+
     count_vk: Positives
     prior: Positive = 0.1
-
-    @property
-    def n_states(self) -> int:
-        """K."""
-        return len(self.count_vk.T)
 
     @property
     def mean_vk(self) -> Floats:
@@ -124,13 +126,9 @@ class CategoricalEmissions:
         np.add.at(count_vk, symbol_r[seen_r], weight_rk[seen_r])
         return replace(self, count_vk=count_vk)
 
-    def permuted(self, order_k: Ints) -> Self:
-        """The states in another order."""
-        return replace(self, count_vk=self.count_vk[:, order_k])
-
 
 @dataclass(frozen=True)
-class BernoulliEmissions:
+class BernoulliEmissions(Emissions):
     """D bits, independent given the state; NaN: missing.
 
     Attributes:
@@ -138,14 +136,11 @@ class BernoulliEmissions:
         prior: the part of each that is prior.
     """
 
+    of_states = ("on_dk", "off_dk")
+
     on_dk: Positives
     off_dk: Positives
     prior: Positive = 0.5
-
-    @property
-    def n_states(self) -> int:
-        """K."""
-        return len(self.on_dk.T)
 
     def log_likelihood(self, value_r: Values, *, expected: bool) -> Floats:
         """Σ_d x ⟨log θ⟩ + (1 - x) ⟨log(1 - θ)⟩."""
@@ -164,13 +159,9 @@ class BernoulliEmissions:
         on_dk, seen_dk = x_rd.T @ weight_rk, seen_rd.T @ weight_rk
         return replace(self, on_dk=self.prior + on_dk, off_dk=self.prior + np.maximum(seen_dk - on_dk, 0.0))
 
-    def permuted(self, order_k: Ints) -> Self:
-        """The states in another order."""
-        return replace(self, on_dk=self.on_dk[:, order_k], off_dk=self.off_dk[:, order_k])
-
 
 @dataclass(frozen=True)
-class PoissonEmissions:
+class PoissonEmissions(Emissions):
     """D counts, independent given the state; NaN: missing.
 
     Attributes:
@@ -180,16 +171,13 @@ class PoissonEmissions:
         unit: what a prior mean of a rate is.
     """
 
+    of_states = ("shape_dk", "rate_dk")
+
     shape_dk: Positives
     rate_dk: Positives
     most: int = 0
     prior: Positive = 0.1
     unit: Positive = 1.0
-
-    @property
-    def n_states(self) -> int:
-        """K."""
-        return len(self.shape_dk.T)
 
     @property
     def mean_dk(self) -> Floats:
@@ -224,13 +212,9 @@ class PoissonEmissions:
             sum_dk += ((x_rd >= self.most).T @ weight_rk) * np.maximum(more_dk, 0.0)
         return replace(self, shape_dk=self.prior + sum_dk, rate_dk=self.prior / self.unit + number_dk)
 
-    def permuted(self, order_k: Ints) -> Self:
-        """The states in another order."""
-        return replace(self, shape_dk=self.shape_dk[:, order_k], rate_dk=self.rate_dk[:, order_k])
-
 
 @dataclass(frozen=True)
-class GaussianEmissions:
+class GaussianEmissions(Emissions):
     """D numbers, independent given the state; NaN: missing.
 
     A value of 2D numbers stands for points that are alike: their means, and their variances about these.
@@ -242,6 +226,8 @@ class GaussianEmissions:
         prior_shape, prior_rate: the prior's gamma part; their ratio bounds variances from below.
     """
 
+    of_states = ("mean_dk", "weight_dk", "shape_dk", "rate_dk")
+
     mean_dk: Floats
     weight_dk: Positives
     shape_dk: Positives
@@ -250,11 +236,6 @@ class GaussianEmissions:
     prior_mean: float = 0.0
     prior_shape: Positive = 0.5
     prior_rate: Positive = 1e-3
-
-    @property
-    def n_states(self) -> int:
-        """K."""
-        return len(self.mean_dk.T)
 
     @property
     def variance_dk(self) -> Floats:
@@ -287,11 +268,6 @@ class GaussianEmissions:
             square_dk[d] += np.sum(weight_rk * square_rk, axis=0)
         shape_dk, rate_dk = self.prior_shape + 0.5 * number_dk, self.prior_rate + 0.5 * square_dk
         return replace(self, mean_dk=mean_dk, weight_dk=weight_dk, shape_dk=shape_dk, rate_dk=rate_dk)
-
-    def permuted(self, order_k: Ints) -> Self:
-        """The states in another order."""
-        names = ("mean_dk", "weight_dk", "shape_dk", "rate_dk")
-        return replace(self, **{name: getattr(self, name)[:, order_k] for name in names})
 
     def _points(self, value_r: Values) -> tuple[tuple[Floats, Bools], Floats]:
         """Values, where they are not missing, and their own variances."""

@@ -40,11 +40,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions, Grid, check_shape
+from dpvb.core.blocks import Block, Contributions, Grid, check_shape
 from dpvb.core.estimate import Estimate
-from dpvb.core.model import Model
-from dpvb.core.schedule import Schedule
+from dpvb.core.model import Model, Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Nonnegatives, Positive, Positives
 from dpvb.guards.errors import ParameterError, check_integer, check_number

@@ -257,7 +257,7 @@ def rotation_penalty(x_p: Floats, shape: SystemShape, precision_pp: Floats) -> F
 
 
 def growth(x_p: Floats, shape: SystemShape) -> tuple[float, Floats]:
-    """By how much the largest mode grows over L steps above 1, and its derivatives: states that grow are rare."""
+    """Growth of the largest mode over L steps above 1, and its derivatives: states that grow are rare."""
     place, slope_p = shape.parts["step_kk"], np.zeros(len(x_p))
     step_kk = x_p[place].reshape(shape.k, shape.k)
     if not np.isfinite(step_kk).all():

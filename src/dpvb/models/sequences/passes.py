@@ -33,8 +33,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Grid, check_shape
+from dpvb.core.blocks import Block, Grid, check_shape
 from dpvb.guards.arrays import Bools, Floats, Ints
 from dpvb.models.sequences import passes_numba
 from dpvb.models.sequences.emissions import CategoricalEmissions, Emissions, Shown, Values, likelihoods

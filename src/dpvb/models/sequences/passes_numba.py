@@ -312,7 +312,7 @@ def shown_norms(share_u, first_u, place_tf, value_tf, gamma_tk, sum_vk, out_u):
     num = gamma_tk.shape[1]
     for u in range(out_u.size):
         square = 0.0
-        for adds in (True, False):  # What was added is measured and set back to 0.
+        for adds in (True, False):  # The additions are measured and set back to 0.
             for t in range(first_u[u], first_u[u + 1]):
                 if place_tf[t, 0] < 0:
                     continue

@@ -28,8 +28,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Grid, check_shape
+from dpvb.core.blocks import Block, Grid, check_shape
 from dpvb.core.model import ESTIMATES, PosteriorOrMAP
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import check_choice, check_integer, check_number

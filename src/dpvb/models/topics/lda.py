@@ -31,8 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma
 
-from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.blocks import Block, Contributions, row_blocks
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows, SparseRows
 from dpvb.core.model import Model
@@ -187,10 +186,10 @@ class LDAModel(Model["Topics", CountRows]):
 
     def topics(self, lambda_vk: Floats, b_v: Any = None, word_weight_v: Any = None, alpha_k: Any = None) -> Topics:
         """q(β) with these Dirichlet parameters; words weigh 1 and α is the prior's, if nothing else is given."""
-        beta_vk = met(lambda_vk, means=self.means, mode=self.mode)
+        beta_vk = met(lambda_vk, np.float32, means=self.means, mode=self.mode)
         weight_v = np.ones(self.n_terms) if word_weight_v is None else word_weight_v
         alpha_k = np.full(self.n_components, self.alpha) if alpha_k is None else alpha_k
-        return Topics(lambda_vk, beta_vk.astype(np.float32), b_v, weight_v, alpha_k)
+        return Topics(lambda_vk, beta_vk, b_v, weight_v, alpha_k)
 
     def local(
         self, q: Topics, batch: CountRows, counts: Floats, max_iter: int, spread_j: Floats | None = None
@@ -218,6 +217,12 @@ class LDAModel(Model["Topics", CountRows]):
         theta_nk, ratio_j, norm_n, _ = self.local(q, batch, counts, self.max_iter, weighted_j)
         s_nvk = Factored(batch.indptr, batch.indices, ratio_j, theta_nk, q.beta_vk, norm_n)
         return {"words": words, "counts": s_nvk}
+
+    def seen(self, q: Topics, blocks: Mapping[str, Block]) -> Topics:
+        """Topics as documents meet them, word weights and α; for the gain the means, and λ without a background."""
+        q = _at_means(q) if "gain" in blocks else q
+        lambda_vk = q.lambda_vk if "gain" in blocks and q.background_v is None else q.lambda_vk[:0]
+        return replace(q, lambda_vk=lambda_vk, words_v=None, sum_vk=None, sum_std_v=None)
 
     @property
     def _words_as_counts(self) -> float:
@@ -331,7 +336,8 @@ class LDAModel(Model["Topics", CountRows]):
     def _summed(self, s: Estimate, q: Topics) -> Topics:
         """λ = η + statistic_weight · the statistic, read from its noisy estimate; α by its released sizes."""
         noise_std = s.noise_std("counts")
-        x_vk, sd_v = s.noisy("counts") / q.word_weight_v[:, None], noise_std / q.word_weight_v
+        x_vk, sd_v = s.noisy("counts"), noise_std / q.word_weight_v
+        x_vk /= q.word_weight_v[:, None]
         # So far t of J releases are averaged. The noise at the end of the plan decides for all steps.
         before = self.release_word_totals + ("gain" in s.names)
         share = 1.0 if s.receipt is None else min((s.receipt.step + 1 - before) / self.n_steps, 1.0)
@@ -339,14 +345,14 @@ class LDAModel(Model["Topics", CountRows]):
         b_v, listed = q.background_v, q.listed
         if self.release_word_totals:
             b_v, listed = self._word_probabilities(s, x_vk.sum(axis=1), sd_v * math.sqrt(self.n_components))
-            size_k = prior.sizes(np.repeat(b_v[:, None], self.n_components, axis=1), x_vk, sd_v)
-            s_vk = empirical_bayes.around(x_vk, sd_v, np.outer(b_v, size_k), free=free)
+            size_k = prior.sizes(np.broadcast_to(b_v[:, None], x_vk.shape), x_vk, sd_v)
+            s_vk = empirical_bayes.around(x_vk, sd_v, (b_v, size_k), free=free)
         else:
             size_k = x_vk.sum(axis=0)
             s_vk = empirical_bayes.estimated_prior(x_vk, sd_v, free=free)
-        new = self.topics(
-            self.topic_word_prior + self.statistic_weight * s_vk, b_v, q.word_weight_v, self._next_alpha(size_k)
-        )
+        s_vk *= self.statistic_weight
+        s_vk += self.topic_word_prior
+        new = self.topics(s_vk, b_v, q.word_weight_v, self._next_alpha(size_k))
         return replace(new, sum_vk=x_vk, sum_std_v=sd_v, gain=q.gain, gain_std=q.gain_std, listed=listed)
 
     def _read_around(self, s: Estimate) -> Topics | None:
@@ -417,7 +423,9 @@ def _counted(s: Estimate) -> float:
 
 
 def _at_means(q: Topics) -> Topics:
-    """Q whose documents use the topics' means."""
+    """Q whose documents use the topics' means; a q without λ is returned as it is."""
+    if not len(q.lambda_vk):
+        return q
     mean_vk = q.lambda_vk / q.lambda_vk.sum(axis=0)
     return replace(q, beta_vk=mean_vk.astype(q.beta_vk.dtype))
 
@@ -429,18 +437,24 @@ def _at_means(q: Topics) -> Topics:
 _TINY: Final = 1e-300
 
 
-def met(lambda_vk: Floats, *, means: bool, mode: bool) -> Floats:
+def met(
+    lambda_vk: Floats, dtype: type[np.floating[Any]] = np.float64, *, means: bool, mode: bool
+) -> NDArray[np.floating]:
     """Parameters of topics in the E-step, from their Dirichlet parameters, (V, K): exp⟨log β⟩, or a point.
 
     Args:
         lambda_vk: the parameters.
+        dtype: of the result.
         means: whether it is the mean.
         mode: whether it is the mode, where every parameter is 1 or more, and else the mean.
     """
-    if not (means or mode):
-        return np.exp(dirichlet_expectedstats(lambda_vk, axis=0))
-    point_vk = lambda_vk - float(mode and lambda_vk.min() >= 1) + _TINY
-    return np.asarray(point_vk / point_vk.sum(axis=0))
+    if means or mode:
+        point_vk = lambda_vk - float(mode and lambda_vk.min() >= 1) + _TINY
+        return np.asarray((point_vk / point_vk.sum(axis=0)).astype(dtype))
+    total_k, beta_vk = digamma(lambda_vk.sum(axis=0)), np.empty(lambda_vk.shape, dtype)
+    for rows in row_blocks(lambda_vk.shape):
+        beta_vk[rows] = np.exp(digamma(lambda_vk[rows]) - total_k)
+    return beta_vk
 
 
 @dataclass(frozen=True)
@@ -461,7 +475,7 @@ class EarlierTopics:
 class Topics:
     """q(β): λ and exp⟨log β⟩, (V, K), with released word probabilities and word weights, (V,), and α, (K,).
 
-    What was released, as it came: words_v, (V,), and sum_vk, (V, K), are linear estimates, un-projected and unweighted,
+    Releases as they came: words_v, (V,), and sum_vk, (V, K), are linear estimates, un-projected and unweighted,
     with the noise std of their words' entries; num_units is the released number of units.
 
     is_one: whether all topics are the word probabilities, and sum_vk holds word totals as its first column. gain and

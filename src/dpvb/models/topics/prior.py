@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpvb.core.blocks import row_blocks
 from dpvb.guards.arrays import Floats
 from dpvb.models import empirical_bayes
 
@@ -136,9 +137,14 @@ def words(mean_v: Floats, words_v: Floats, std_v: Floats) -> Floats:
 
 def sizes(t_vk: Floats, x_vk: Floats, sd_v: Floats) -> Floats:
     """ĉ (K,), positive: projections of the released sums on their topics, shrunk to their mean."""
-    weighted_vk = t_vk / sd_v[:, None] ** 2 if (sd_v > 0).all() else t_vk
-    energy_k = (weighted_vk * t_vk).sum(axis=0)
-    raw_k = (weighted_vk * x_vk).sum(axis=0) / energy_k
+    variance_v = sd_v**2 if (sd_v > 0).all() else np.ones(len(x_vk))
+    energy_k, raw_k = np.empty((2, 0, x_vk.shape[1]))
+    for rows in row_blocks(x_vk.shape):
+        weighted_vk = t_vk[rows] / variance_v[rows, None]
+        # One row after the other, as in a sum over all rows at once.
+        energy_k = np.vstack([energy_k, weighted_vk * t_vk[rows]]).sum(axis=0, keepdims=True)
+        raw_k = np.vstack([raw_k, weighted_vk * x_vk[rows]]).sum(axis=0, keepdims=True)
+    energy_k, raw_k = energy_k[0], raw_k[0] / energy_k[0]
     noise_k = 1.0 / energy_k if (sd_v > 0).all() else np.zeros_like(energy_k)
     mean = max(float(raw_k.mean()), float(np.sqrt(noise_k.mean() / len(raw_k))), 1e-150)
     # The square of the least mean is above 0, so that the factor of shrinkage is a number where nothing was counted.
