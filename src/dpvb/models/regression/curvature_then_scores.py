@@ -302,12 +302,12 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         return Block((wide, wide), size, "gram", self._phase, weight=weight)
 
     def _robust_blocks(self, budget: float) -> dict[str, Block]:
-        """The block of J, beside a last release of this part of the budget; none if the model is not robust."""
+        """The block of J, released together with a last release of this part of the budget; none unless robust."""
         d, weight = self.n_features, math.sqrt(tuned.ROBUST_BUDGET / budget)
         return {"variance_at_mean": Block((d, d), 1.0, "gram", "last", weight=weight)} if self.robust else {}
 
     def _robust_scores(self, q: Any, rows: MeasuredRows, scale_n: Floats) -> Contributions:
-        """What rows add to J, over the square of the longest score."""
+        """Contributions of rows to J, divided by the square of the longest score."""
         return {"variance_at_mean": GramOfSums(rows, scale_n / self._longest(q))} if self.robust else {}
 
     def _longest(self, q: Any) -> float:

@@ -272,7 +272,7 @@ def read_at_mean(noisy_ee: Floats, guess_ee: Floats, hidden_e: Floats, sd: float
 
 
 def read_robust(noisy_ee: Floats, model_ee: Floats, sd: float) -> Floats:
-    """Read the variance of scores between units beside the model's, (e, e).
+    """Estimate the variance of scores between units, given that of the model, (e, e).
 
     In coordinates in which the model's variance is I, that of the scores is r (I + A), A of trace 0. log r is
     N(0, ROBUST_STD²) and the root mean square t of the entries of A exponential; of both the posterior mean is taken,

@@ -295,7 +295,7 @@ def posterior(score: NoisyScore, prior: WeightPrior) -> tuple[Floats, Floats]:
 
 
 def _root(matrix_ff: Floats) -> Floats:
-    """Lower triangular root of a positive definite matrix, also of one that rounding has made indefinite."""
+    """Lower triangular root of a positive definite matrix, even if rounding has made it indefinite."""
     try:
         return np.asarray(cho_factor(matrix_ff.T, lower=True)[0])
     except np.linalg.LinAlgError:
