@@ -76,7 +76,7 @@ def learned(model: Any, source: Any, how: str, **params: Any) -> tuple[Any, floa
         forms = model.e_step(q, rows, blocks)
         sums = {name: total(forms[name], block.bound) for name, block in blocks.items()}
         assert {name: value.shape for name, value in sums.items()} == {name: b.shape for name, b in blocks.items()}
-        q = model.m_step(SimpleNamespace(read=sums.__getitem__), q)
+        q = model.m_step(SimpleNamespace(noisy=sums.__getitem__), q)
     return q, 1e-8
 
 

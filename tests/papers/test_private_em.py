@@ -33,7 +33,7 @@ def test_rounds_are_those_of_expectation_maximisation(isotropic: bool) -> None:
         forms = model.e_step(q, x_nd, {"cross": None, "factors": None, "squares": None})  # type: ignore[dict-item]
         h_nk = forms["cross"].right  # type: ignore[attr-defined]
         sums = {"cross": x_nd.T @ h_nk, "factors": h_nk.T @ h_nk, "squares": (x_nd**2).sum(axis=0)}
-        q = model.m_step(SimpleNamespace(read=sums.__getitem__, project=sums.__getitem__), q)  # type: ignore[arg-type]
+        q = model.m_step(SimpleNamespace(noisy=sums.__getitem__, project=sums.__getitem__), q)  # type: ignore[arg-type]
 
         precision_kk = np.eye(1) + loading_dk.T @ (loading_dk / unique_d[:, None])
         mean_nk = x_nd @ (loading_dk / unique_d[:, None]) @ np.linalg.inv(precision_kk)
