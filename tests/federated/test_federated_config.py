@@ -122,7 +122,7 @@ def test_every_kind_is_an_estimator() -> None:
         ({"model": "alpha = 1\nalpa = 1"}, r"\[model\] alpa is not a key of this file; did you mean alpha?"),
         ({"model": "epsilon = 1"}, r"\[model\] epsilon is not a key of this table; it stands outside"),
         ({"model": "n_steps = 1"}, "n_steps is not a key of this table; num_rounds says it"),
-        ({"model": 'ledger = "x"'}, "ledger is not a key of this table; each client's own file"),
+        ({"model": 'ledger = "x"'}, "ledger is not a key of this table; it is in each client's own file"),
         ({"clients": ("north", "server")}, "every party needs a name and a key of its own"),
         ({"clients": (), "trust": '"secure_aggregation"'}, "num_clients"),
     ],

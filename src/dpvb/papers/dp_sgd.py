@@ -97,7 +97,7 @@ class DPSGD(Model):
         return {"gradient": Rows(self.gradient(q.theta, batch) / self.clips[self.place(q)])}
 
     def m_step(self, s: Estimate, q: GradientState) -> GradientState:
-        """Lines 8 and 9: s.read is the noisy sum over q = L/N, so that dividing by N divides by L."""
+        """Lines 8 and 9: s.noisy is the noisy sum over q = L/N, so that dividing by N divides by L."""
         t = self.place(q)
         mean = self.clips[t] * s.noisy("gradient") / self.n_rows
         return GradientState(q.t + 1, q.theta - self.learning_rates[t] * mean)
