@@ -714,7 +714,7 @@ def test_a_file_that_claims_another_width_is_refused_before_anything_is_made_of_
 @pytest.mark.parametrize("make", [dpvb.LogisticRegression, partial(dpvb.LinearRegression, y_range=(0, 1))])
 def test_a_full_covariance_of_too_many_columns_is_refused_before_the_charge(make: Any, tmp_path: Path) -> None:
     levels = tuple(f"c{n}" for n in range(2_001))
-    schema = dpvb.data.Schema((dpvb.data.Categorical("c", levels, unseen=False, missing=False),))
+    schema = dpvb.data.Schema((dpvb.data.Categorical("c", levels, other=False, missing=False),))
     table, y = dpvb.data.Table({"c": np.array(levels[:9])}, schema), np.arange(9) % 2
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=3.0, delta=1e-4)

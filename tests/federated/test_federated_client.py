@@ -769,7 +769,7 @@ def test_a_q_outside_its_domain_is_refused_and_nothing_is_spent(trust: str, ledg
     model = LDAModel(2, D)
     task = task_of(np.ones((5, D)), model, source=BagOfWords)
     made = party(trust, tasks=dict.fromkeys("abc", task))
-    q = model.init(np.random.default_rng(0))
+    q = model.e_step_q(model.init(np.random.default_rng(0)), model.blocks)
     odd = [q.beta_vk.copy() for _ in range(4)]
     for array, number in zip(odd, (np.nan, np.inf, -np.inf, -1e-30), strict=True):
         array[1, 0] = number

@@ -535,8 +535,8 @@ def test_the_part_of_q_that_documents_meet_gives_the_same_bits(options: Any) -> 
     for full in (q, after, replace(after, is_one=True)):
         for names in (("words", "counts"), ("words",), ("gain",)):
             blocks = {name: model.blocks.get(name, Block((30,), 1.0)) for name in names}
-            part = model.seen(full, blocks)
-            assert [*map(_bits, vars(model.seen(part, blocks)).values())] == [*map(_bits, vars(part).values())]
+            part = model.e_step_q(full, blocks)
+            assert [*map(_bits, vars(model.e_step_q(part, blocks)).values())] == [*map(_bits, vars(part).values())]
             answers = [model.e_step(one, rows(matrix), blocks) for one in (full, part)]
             for name in answers[0]:
                 assert [*map(_bits, vars(answers[0][name]).values())] == [*map(_bits, vars(answers[1][name]).values())]

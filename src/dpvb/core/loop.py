@@ -10,7 +10,7 @@ import numpy as np
 
 from dpvb.core.blocks import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.core.model import Batch, Model, Q, StepSize, seen, updated
+from dpvb.core.model import Batch, Model, Q, StepSize, e_step_q, updated
 from dpvb.core.plan import Plan, Release
 from dpvb.core.wall import Wall
 from dpvb.guards import domains
@@ -25,7 +25,7 @@ def query(model: Model[Q, Batch], q: Q, release: Release) -> Callable[[Batch], C
     Raises:
         PrivacyError: for a q with a number that is not finite or outside the domain that its class declares.
     """
-    model, q = deepcopy((model, seen(model, domains.checked(q), release.asked)))
+    model, q = deepcopy((model, e_step_q(model, domains.checked(q), release.asked)))
     return partial(model.e_step, q, blocks=release.asked)
 
 

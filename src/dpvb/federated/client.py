@@ -39,7 +39,7 @@ import numpy as np
 from dpvb.core import loop
 from dpvb.core.estimate import Estimate
 from dpvb.core.forks import Origin
-from dpvb.core.model import Model, seen, updated
+from dpvb.core.model import Model, e_step_q, updated
 from dpvb.core.noise import NoiseSource
 from dpvb.core.plan import Plan, Release
 from dpvb.core.source import Nobody, chunks_of
@@ -145,7 +145,7 @@ def _forms_of_a_dry_run(model: Model[Any, Any], plan: Plan) -> tuple[tuple[Any, 
         for release in plan.releases[:-1]:
             s = s.update(wall.release(loop.query(model, qs[-1], release), release), 1.0)
             qs.append(updated(model, s, qs[-1]))
-    asked = [seen(model, q, release.asked) for q, release in zip(qs, plan, strict=True)]
+    asked = [e_step_q(model, q, release.asked) for q, release in zip(qs, plan, strict=True)]
     return tuple(dict.fromkeys(map(_form, asked))), classes_in(asked)
 
 

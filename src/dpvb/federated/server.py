@@ -25,7 +25,7 @@ import numpy as np
 
 from dpvb.core.estimate import Estimate
 from dpvb.core.grids import grids_of
-from dpvb.core.model import Model, seen, updated
+from dpvb.core.model import Model, e_step_q, updated
 from dpvb.core.noise import SecureNoise
 from dpvb.core.plan import Plan, Release
 from dpvb.core.released import Released
@@ -367,7 +367,7 @@ class Server:
     def _request(self, t: int, attempt: int, participants: tuple[str, ...], q: Any) -> bytes:
         secure = self._federation.trust.secure
         nonces = {name: self._members[name].nonce for name in participants} if secure else {}
-        q = seen(self._task.model, q, self._plan.releases[t].asked)
+        q = e_step_q(self._task.model, q, self._plan.releases[t].asked)
         return messages.encode(Request(self._offer, t, attempt, participants, q, nonces), messages.classes_in(q))
 
     def _shares(self, names: list[str], t: int, attempt: int, q: Any) -> dict[str, Share]:

@@ -218,7 +218,7 @@ class LDAModel(Model["Topics", CountRows]):
         s_nvk = Factored(batch.indptr, batch.indices, ratio_j, theta_nk, q.beta_vk, norm_n)
         return {"words": words, "counts": s_nvk}
 
-    def seen(self, q: Topics, blocks: Mapping[str, Block]) -> Topics:
+    def e_step_q(self, q: Topics, blocks: Mapping[str, Block]) -> Topics:
         """Topics as documents meet them, word weights and α; for the gain the means, and λ without a background."""
         q = _at_means(q) if "gain" in blocks else q
         lambda_vk = q.lambda_vk if "gain" in blocks and q.background_v is None else q.lambda_vk[:0]
