@@ -89,7 +89,7 @@ def test_joint_clipping_leaves_room_for_the_counts() -> None:
     (release,) = phased(blocks, FullBatch(), [1.0], clipping="joint").releases
     asked = lambda rows: {"a": Rows(rows), "b": Rows(1e6 * rows[:, :1])}  # noqa: E731
     work: Work[Any] = Work(asked, release, grids_of(release, None), lambda *_, **__: np.zeros(0, dtype=np.uint64))
-    sums = work.sums(table(np.full((1, 2), 1e9)).chunks(), lambda n: np.ones(n, dtype=np.bool_))
+    sums = work.sums(table(np.full((1, 2), 1e9)).chunks(), lambda _, n: np.ones(n, dtype=np.bool_))
     _, joint = relative_norm(sums, release)
     assert 0.999 < joint <= 1
 

@@ -46,7 +46,7 @@ def units(contribution: Callable[[int], Any], block: Block) -> list[Any]:
     found = []
     for number in (1, 3):
         try:
-            sums = work.sums(table(np.zeros((number, 1))).chunks(), lambda n: np.ones(n, dtype=np.bool_))
+            sums = work.sums(table(np.zeros((number, 1))).chunks(), lambda _, n: np.ones(n, dtype=np.bool_))
         except Exception:  # What fails for no rows ends a fit.
             sums = None
         found.append((number, release, sums))

@@ -193,8 +193,8 @@ def test_what_is_beyond_its_bound_counts_as_the_bound(name: str, bound: float) -
 @kills("norms", "weights of rows applied twice")
 @edit(
     "models/regression/persons.py",
-    "ScaledRows(form.rows, form.scale_n * weight_n)",
-    "ScaledRows(form.rows, form.scale_n * weight_n**2)",
+    "replace(form, scale_n=form.scale_n * weight_n)",
+    "replace(form, scale_n=form.scale_n * weight_n**2)",
 )
 @EVERY_KIND
 @pytest.mark.parametrize("form", ["first_order, offset and weights", "first_order, diagonal, offset and weights"])

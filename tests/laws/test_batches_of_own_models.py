@@ -147,7 +147,7 @@ def added(model: Any, source: Any) -> np.ndarray:
     release = Release(model.blocks, Mechanism(FullBatch(), 1.0))
     query = loop.query(model, model.init(np.random.default_rng(0)), release)
     work = Work(query, release, grids_of(release, None), lambda *_, **__: np.zeros(0))
-    return work.sums(source.chunks(), lambda m: np.ones(m, dtype=np.bool_))["x"]
+    return work.sums(source.chunks(), lambda _, m: np.ones(m, dtype=np.bool_))["x"]
 
 
 @pytest.mark.guarantees("large units")
@@ -189,7 +189,7 @@ def test_models_of_the_package_are_asked_about_all_rows_of_a_person() -> None:
         release = Release({name: block}, Mechanism(FullBatch(), 1.0))
         query = loop.query(model, model.init(np.random.default_rng(0)), release)
         work = Work(query, release, grids_of(release, None), lambda *_, **__: np.zeros(0))
-        sums = work.sums(source.chunks(), lambda m: np.ones(m, dtype=np.bool_))
+        sums = work.sums(source.chunks(), lambda _, m: np.ones(m, dtype=np.bool_))
         assert sums[name].any(), name
 
 
@@ -315,7 +315,7 @@ def sources() -> dict[str, Callable[[Path], Any]]:
         frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
         return path
 
-    events: dict[str, Any] = {"person": "who", "symbol": "symbol"}
+    events: dict[str, Any] = {"group": "who", "symbol": "symbol"}
     return {
         "counts": lambda _: data.BagOfWords(np.empty((0, 3))),
         "counts by person": lambda _: data.BagOfWords(np.empty((0, 3)), group=[]),

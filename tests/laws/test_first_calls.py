@@ -21,9 +21,9 @@ BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 LACKING: dict[str, tuple[Callable[[], Any], str]] = {
     "delta": (
         lambda: dpvb.LogisticRegression(epsilon=1.0),
-        r"^LogisticRegression needs delta=, δ of .* in \(0, 1\), for example 1e-6;.*\.$",
+        r"^LogisticRegression needs delta=, parameter δ of .* in \(0, 1\), for example 1e-6;.*\.$",
     ),
-    "delta, topics": (lambda: dpvb.LDA(20, epsilon=1.0), "^LDA needs delta=, δ of the guarantee"),
+    "delta, topics": (lambda: dpvb.LDA(20, epsilon=1.0), "^LDA needs delta=, parameter δ of the guarantee"),
     "epsilon": (lambda: dpvb.SigmoidBeliefNetwork(delta=1e-5), r"^SigmoidBeliefNetwork needs epsilon=, .*\(0, inf\]"),
     "dispersion": (
         lambda: dpvb.NegativeBinomialRegression(**BUDGET, max_count=9, max_row_norm=1.0, covariance="diagonal").fit(
@@ -42,11 +42,11 @@ LACKING: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "delta, selection": (
         lambda: dpvb.private_select(dpvb.LogisticRegression(**BUDGET, max_row_norm=1.0), [{}], X, Y, epsilon=1.0),
-        r"^private_select needs delta=, δ of .* in \(0, 1\), for example 1e-6; much smaller than 1/n for n units\.$",
+        r"^private_select needs delta=, parameter δ of .* in \(0, 1\), for example 1e-6; much smaller than 1/n for n units\.$",
     ),
     "budget, selection": (
         lambda: dpvb.private_select(dpvb.LogisticRegression(**BUDGET, max_row_norm=1.0), [{}], X, Y),
-        r"^private_select needs epsilon=, privacy budget ε of the whole selection, in \(0, inf\]; and delta=, δ of",
+        r"^private_select needs epsilon=, privacy budget ε of the whole selection, in \(0, inf\]; and delta=, parameter δ of",
     ),
     "range": (
         lambda: dpvb.private_range([1.0], epsilon=1.0),
@@ -54,7 +54,7 @@ LACKING: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "delta, accountant": (
         lambda: dpvb.accounting.epsilon(noise_multiplier=1.0, sampling_prob=0.1, n_steps=10),
-        r"^epsilon needs delta=, the chance that the promise leaves open, in \(0, 1\)\.$",
+        r"^epsilon needs delta=, δ of the guarantee, in \(0, 1\)\.$",
     ),
     "noise, accountant": (
         lambda: dpvb.accounting.epsilon(delta=1e-6, sampling_prob=0.1),

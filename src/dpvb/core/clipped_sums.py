@@ -25,6 +25,8 @@ from dpvb.guards.arrays import Batch, Bools, Ints
 
 # Norms are clipped to this share of the bound, so that rounding a product cannot reach past the bound itself.
 _MARGIN = 1.0 - 2.0**-20
+# Norms of units that add nothing contain at most this much, as room for products that underflow.
+_NOTHING = 2.0**-500
 
 #: These stop a process, and are not failures of a computation.
 STOPS = (KeyboardInterrupt, SystemExit, GeneratorExit)
@@ -136,7 +138,7 @@ class Work(Generic[Batch]):
             total = np.zeros(shape if part is contribution else (len(rows_of_sum), *shape[1:]), dtype=np.int64)
             part.accumulate(weights, self.grids[name], total)
             sums[name] = rows_of_sum, total
-        counted = usable & np.logical_or.reduce([norm > 0 for norm in norms.values()])
+        counted = usable & np.logical_or.reduce([norm > _NOTHING for norm in norms.values()])
         shortened = np.logical_or.reduce([*(length > 1.0 + TOLERANCE for length in relative.values())])
         shortened |= _cut(rows, batch.unit_of_row, num_units)
         for name, units in ((INCLUDED, counted), (CLIPPED, counted & shortened)):

@@ -246,7 +246,9 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
         if blocks.keys() <= {"means", "spread"}:
             x_nr = dense_columns(self._columns, batch)
             form, bound = self._columns.means(x_nr, batch.y_n), self._columns.blocks["means"].bound
-            return filled(self._columns.contributions(x_nr, batch.y_n, q.scaling.mean_d, blocks), batch, form, bound)
+            return filled(
+                self._columns.contributions(x_nr, batch.y_n, q.scaling.mean_d, blocks), batch, [(form, bound)]
+            )
         batch = numbers_first(q.scaling, self._columns, batch, self.intercept)
         row = np.repeat(np.arange(n := len(batch.y_n)), np.diff(batch.indptr))
         b_n = self.likelihood.size(batch.y_n, batch.trials_n)

@@ -223,7 +223,11 @@ class FirstOrder(CurvatureThenScores):
         return self.likelihood.max_size
 
     def _filled(self, sums: Contributions, batch: DesignRows, form: Contribution, bound: float) -> Contributions:
-        return filled(sums, batch, form, bound)
+        forms = [(form, bound)]
+        if batch.offset_n is not None:
+            # Offsets are features. A sum of their shares that is clipped would make the base rate too low.
+            forms.append((Rows(self.likelihood.base_counts(batch, 1)[:, 1:]), self.likelihood.max_y))
+        return filled(sums, batch, forms)
 
     def _sizes(self, batch: DesignRows) -> Floats:
         return self.likelihood.size(batch.y_n, batch.trials_n)
@@ -355,10 +359,10 @@ class FirstOrder(CurvatureThenScores):
 
     def finished(self, s: Estimate, q: FirstOrderState) -> FirstOrderState:
         """With the curvature at the mean."""
-        q = self._dispersed(s, q, "dispersion_at_mean", q.mean.point_d, fresh=True)
+        # Rows were asked about at the dispersion before this release.
         steepest = 4.0 * self.likelihood.at(q.dispersion.r).steepest
         last: FirstOrderState = self._read_at_end(s, q, q.curvature_ee, steepest)
-        return last
+        return self._dispersed(s, last, "dispersion_at_mean", q.mean.point_d, fresh=True)
 
     def _dispersed(
         self, s: Estimate, q: FirstOrderState, block: str, point_e: Floats, *, fresh: bool

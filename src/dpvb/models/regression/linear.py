@@ -217,8 +217,7 @@ class Linear(CurvatureThenScores):
 
     def _at_step(self, q: LinearState, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
         residual_n = self._residuals(q, batch, rows)
-        clipped_n = np.clip(residual_n / q.clip, -1.0, 1.0)
-        score = ScaledRows(rows, weight_n * clipped_n)
+        score = ScaledRows(rows, weight_n * self._clipped(q, residual_n))
         return averaged({"score": score, "residual": Rows(one_hot(residual_n))}, batch)
 
     def _at_end(self, q: LinearState, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
@@ -227,7 +226,7 @@ class Linear(CurvatureThenScores):
         square_n = np.minimum(np.abs(residual_n) / q.reach, 1.0) ** 2
         gram, excess, square = Gram(rows.x_nd, weight_n**2), Rows(excess_n[:, None]), Rows(square_n[:, None])
         # Every row has the largest possible curvature, so that of the weights of persons W is V.
-        robust = self._robust_scores(q, rows, weight_n * np.clip(residual_n / q.clip, -1.0, 1.0))
+        robust = self._robust_scores(q, rows, weight_n * self._clipped(q, residual_n))
         return averaged({"curvature_at_mean": gram, "excess": excess, "square": square, **robust}, batch)
 
     def _residuals(self, q: LinearState, batch: DesignRows, rows: MeasuredRows) -> Floats:
@@ -238,6 +237,9 @@ class Linear(CurvatureThenScores):
 
     def _mean_square(self, q: LinearState) -> float:
         return q.spread / q.clip**2
+
+    def _clipped(self, q: LinearState, residual_n: Floats) -> Floats:
+        return np.clip(residual_n / q.clip, -1.0, 1.0)
 
     def _with_curvature(self, s: Estimate, q: LinearState) -> LinearState:
         """Coordinates from the release of the curvature."""

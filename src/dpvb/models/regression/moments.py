@@ -275,8 +275,8 @@ def read_robust(noisy_ee: Floats, model_ee: Floats, sd: float) -> Floats:
     """Estimate the variance of scores between units, given that of the model, (e, e).
 
     In coordinates in which the model's variance is I, that of the scores is r (I + A), A of trace 0. log r is
-    N(0, ROBUST_STD²) and the root mean square t of the entries of A exponential; of both the posterior mean is taken,
-    which without noise is what was released.
+    N(0, ROBUST_STD²) and the root mean square t of the entries of A exponential. Of log r and of A the posterior means
+    are taken, which without noise are what was released, and under much noise the model's variance.
 
     Args:
         noisy_ee: the noisy variance.
@@ -294,7 +294,8 @@ def read_robust(noisy_ee: Floats, model_ee: Floats, sd: float) -> Floats:
     if sd > 0:
         log_t = np.linspace(-4.0, 4.0, 401) * tuned.ROBUST_STD
         log_weight_t = -0.5 * (log_t / tuned.ROBUST_STD) ** 2 - 0.5 * ((mean - np.exp(log_t)) / mean_sd) ** 2
-        mean = float(np.exp(log_t) @ (weight_t := np.exp(log_weight_t - log_weight_t.max()))) / float(weight_t.sum())
+        weight_t = np.exp(log_weight_t - log_weight_t.max())
+        mean = math.exp(float(log_t @ weight_t) / float(weight_t.sum()))
     mean = max(mean, TINY)
     away_ee = seen_ee - np.trace(seen_ee) / d * np.eye(d)
     if sd > 0:

@@ -30,7 +30,7 @@ clipped, and W would bias coefficients.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -75,21 +75,23 @@ def averaged(sums: Contributions, batch: RegressionRows) -> Contributions:
     return _weighted(sums, batch)
 
 
-def filled(sums: Contributions, batch: RegressionRows, form: Contribution, bound: float) -> Contributions:
-    """Return sums over rows of any weight, in which a person adds as much as leaves a form within its bound.
+def filled(sums: Contributions, batch: RegressionRows, forms: Sequence[tuple[Contribution, float]]) -> Contributions:
+    """Return sums over rows of any weight, in which a person adds as much as leaves some forms within their bounds.
 
     Args:
         sums: contributions of rows that count once.
         batch: the rows.
-        form: contributions to a sum that depends on features only.
-        bound: its bound for rows that count once.
+        forms: contributions to sums that depend on features only, and their bounds for rows that count once.
     """
     if batch.person_n is not None:
         usable_n = _usable(batch)
         number_i = _numbers(usable_n, batch.person_n)
-        norm_i = grouped(_times(form, np.where(usable_n, 1.0, np.nan)), batch.person_n, len(number_i)).norms()
-        with np.errstate(divide="ignore"):
-            weight_i = np.maximum(np.minimum(bound / norm_i, 1.0), 1.0 / number_i)
+        used_n, weight_i = np.where(usable_n, 1.0, np.nan), np.ones(len(number_i))
+        for form, bound in forms:
+            norm_i = grouped(_times(form, used_n), batch.person_n, len(number_i)).norms()
+            with np.errstate(divide="ignore"):
+                weight_i = np.minimum(weight_i, bound / norm_i)
+        weight_i = np.maximum(weight_i, 1.0 / number_i)
         sums = {name: _times(one, weight_i[batch.person_n]) for name, one in sums.items()}
     return _weighted(sums, batch)
 
