@@ -16,6 +16,7 @@ from planted import edit, kills
 from test_cli import run
 
 import dpvb
+from dpvb.cli.root import ExitCode
 from dpvb.ledger import Ledger
 from dpvb.ledger.address import Address, without_password
 
@@ -82,10 +83,11 @@ def test_a_killed_command_resumes_when_it_is_repeated(folder: Path) -> None:
 
 
 @pytest.mark.guarantees("passwords")
-def test_a_password_is_not_shown(folder: Path) -> None:
+def test_a_password_is_not_shown(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpvb.ledger.PATIENCE", 0.0)
     call = arguments(folder)
     call[call.index("--ledger") + 1] = "postgresql://me:hush@nowhere.invalid/budget"
-    result = run(*call, code=2)
+    result = run(*call, code=ExitCode.LEDGER_UNREACHABLE)
     assert result.stderr.startswith("error: ")
     assert "hush" not in result.stderr
 

@@ -766,7 +766,9 @@ class Remembers:
 @pytest.mark.guarantees("no leak by E-step")
 @kills("leaks", "rows meet the very model and q that the M-step reads")
 @edit(
-    "core/loop.py", "deepcopy((model, e_step_q(model, domains.checked(q), release.asked)))", "(model, domains.checked(q))"
+    "core/loop.py",
+    "deepcopy((model, e_step_q(model, domains.checked(q), release.asked)))",
+    "(model, domains.checked(q))",
 )
 def test_what_an_e_step_writes_into_q_or_the_model_reaches_nobody() -> None:
     model, plan = Remembers(), Plan([Release({"a": Block((D,), 1.0)}, Mechanism(FullBatch(), 1.0))] * 2)

@@ -67,9 +67,7 @@ def test_a_public_study_is_a_measurement_in_the_units_of_y(name: str) -> None:
     expected_r = mean_r + gain_r * 2 * std
     found = dpvb.LinearRegression(**EXACT, prior=study).fit(X, y)
     std_r = np.sqrt(np.diag(covariance_rr))
-    np.testing.assert_allclose(
-        np.array([mean for mean, _ in rows(found).values()]), expected_r, atol=0.05 * std_r.min()
-    )
+    np.testing.assert_allclose(np.array([mean for mean, _ in rows(found).values()]), expected_r, atol=0.1 * std_r.min())
     left_rr, unit_rr = covariance_rr - np.outer(gain_r, covariance_rr[place]), np.outer(std_r, std_r)
     np.testing.assert_allclose(found.coefficients().covariance / unit_rr, left_rr / unit_rr, atol=0.005)
 

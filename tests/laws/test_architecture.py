@@ -343,7 +343,7 @@ def test_only_small_parts_of_scipy_and_scikit_learn_are_imported_at_the_top() ->
 
 #: The documented modules of what carries messages; of Flower, for its app, which is no part of the package.
 DOCUMENTED = {"httpx", "uvicorn"}
-DOCUMENTED |= {f"starlette.{name}" for name in ("applications", "requests", "responses", "routing")}
+DOCUMENTED |= {f"starlette.{name}" for name in ("requests", "responses", "types")}
 OF_FLOWER = {"flwr.app", "flwr.clientapp", "flwr.serverapp"}
 
 

@@ -519,7 +519,7 @@ def test_the_start_is_public_and_repeatable() -> None:
     assert abs(model.init(np.random.default_rng(0)).lambda_vk.mean() - 1) < 0.1
 
 
-@pytest.mark.parametrize("options", [{}, {"background": False, "word_weight_power": 0.0}])
+@pytest.mark.parametrize("options", [{}, {"release_word_totals": False, "word_weight_power": 0.0}])
 def test_the_part_of_q_that_documents_meet_gives_the_same_bits(options: Any) -> None:
     """At the start, at topics that were released, and at one topic; for every block, the part of a part included."""
     model = LDAModel(3, 30, compares=True, **options)
@@ -527,7 +527,7 @@ def test_the_part_of_q_that_documents_meet_gives_the_same_bits(options: Any) -> 
     q = model.init(np.random.default_rng(0))
     after = replace(
         q,
-        background_v=np.full(30, 1 / 30) if model.background else None,
+        background_v=np.full(30, 1 / 30) if model.release_word_totals else None,
         sum_vk=q.lambda_vk,
         sum_std_v=np.ones(30),
         words_v=np.ones(30),

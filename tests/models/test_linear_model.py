@@ -305,16 +305,16 @@ def test_intervals_of_weights_and_of_sigma_cover(epsilon: float, outliers: bool)
 
 
 def test_outliers_move_an_estimate_less_than_least_squares() -> None:
-    """One row in a hundred at the end of the range, ε = 0.5: the clip falls below a fifth of the range."""
+    """One row in a hundred at the end of the range, ε = 0.5, five seeds: most clips fall below a sixth of the range."""
     x_nd, y_n, weights_d = rows(9, 4_000, 3, sigma=0.05)
     y_n = y_n.copy()
     y_n[:40] = 1.0
     model = Linear(4, intercept=COLUMN)
-    q = fitted(model, x_nd, y_n, epsilon=0.5)
+    found = [fitted(model, x_nd, y_n, epsilon=0.5, seed=seed) for seed in range(5)]
     least, *_ = np.linalg.lstsq(sm.add_constant(x_nd), y_n, rcond=None)
-    mean_d, _ = shown(model, q)
-    assert q.clip < 0.3
-    assert np.linalg.norm(mean_d - weights_d) < 0.7 * np.linalg.norm(least - weights_d)
+    errors = [float(np.linalg.norm(shown(model, q)[0] - weights_d)) for q in found]
+    assert np.median([q.clip for q in found]) < 0.3
+    assert np.median(errors) < 0.7 * np.linalg.norm(least - weights_d)
 
 
 def test_collinear_columns_are_seen_to_be_and_their_small_eigenvalues_are_not_over_read() -> None:

@@ -274,9 +274,9 @@ def read_at_mean(noisy_ee: Floats, guess_ee: Floats, hidden_e: Floats, sd: float
 def read_robust(noisy_ee: Floats, model_ee: Floats, sd: float) -> Floats:
     """Estimate the variance of scores between units, given that of the model, (e, e).
 
-    In coordinates in which the model's variance is I, that of the scores is r (I + A), A of trace 0. log r is
-    N(0, ROBUST_STD²) and the root mean square t of the entries of A exponential. Of log r and of A the posterior means
-    are taken, which without noise are what was released, and under much noise the model's variance.
+    In coordinates in which the model's variance is I, that of the scores is r (I + A), A of trace 0. log r is N(0, 1)
+    and the root mean square t of the entries of A exponential of mean 1. Of log r and of A the posterior means are
+    taken, which without noise are what was released, and under much noise the model's variance.
 
     Args:
         noisy_ee: the noisy variance.
@@ -292,21 +292,21 @@ def read_robust(noisy_ee: Floats, model_ee: Floats, sd: float) -> Floats:
     mean_sd = sd * math.sqrt(square) / d
     away_sd = sd * math.sqrt(max(0.5 * (float(np.trace(precision_ee)) ** 2 + square) - square / d, 0.0) / rest)
     if sd > 0:
-        log_t = np.linspace(-4.0, 4.0, 401) * tuned.ROBUST_STD
-        log_weight_t = -0.5 * (log_t / tuned.ROBUST_STD) ** 2 - 0.5 * ((mean - np.exp(log_t)) / mean_sd) ** 2
+        log_t = np.linspace(-4.0, 4.0, 401)
+        log_weight_t = -0.5 * log_t**2 - 0.5 * ((mean - np.exp(log_t)) / mean_sd) ** 2
         weight_t = np.exp(log_weight_t - log_weight_t.max())
         mean = math.exp(float(log_t @ weight_t) / float(weight_t.sum()))
     mean = max(mean, TINY)
     away_ee = seen_ee - np.trace(seen_ee) / d * np.eye(d)
     if sd > 0:
-        size_t = np.linspace(0.0, 20.0, 2001) * tuned.ROBUST_SHAPE
+        size_t = np.linspace(0.0, 10.0, 2001)
         variance_t = (mean * size_t) ** 2 + away_sd**2
-        log_weight_t = -size_t / tuned.ROBUST_SHAPE - 0.5 * rest * np.log(variance_t)
+        log_weight_t = -size_t - 0.5 * rest * np.log(variance_t)
         log_weight_t -= 0.5 * float(np.sum(away_ee**2)) / variance_t
         weight_t = np.exp(log_weight_t - log_weight_t.max())
         away_ee *= float((weight_t / weight_t.sum()) @ (1.0 - away_sd**2 / variance_t))
     value_e, vector_ee = np.linalg.eigh(mean * np.eye(d) + away_ee)
-    half_ee = root_ee @ (vector_ee * np.sqrt(np.maximum(value_e, tuned.ROBUST_FLOOR * mean)))
+    half_ee = root_ee @ (vector_ee * np.sqrt(np.maximum(value_e, tuned.LAST_FLOOR * mean)))
     return np.asarray(half_ee @ half_ee.T)
 
 

@@ -94,12 +94,7 @@ PERSON_CORRELATION = 0.6  # kept: ρ, correlation of the residuals of a person; 
 
 # --- the variance of scores between units, as it is released ----------------------------------------------------------
 ROBUST_BUDGET = 0.03  # convention: once; all other noise grows by 1.5 %
-LONGEST_SCORE = (
-    12.0  # convention: norm to which scores are clipped there, over their usual norm; 6 cuts sums of persons
-)
-ROBUST_STD = 1.0  # convention: prior std of the log of that variance over the model's
-ROBUST_SHAPE = 0.5  # convention: prior mean of how far its shape is from the model's
-ROBUST_FLOOR = 0.1  # convention: least eigenvalue of that variance over the model's, over their mean
+LONGEST_SCORE = 12.0  # convention: norm to which scores are clipped there, over their usual norm; 6 cuts persons
 
 # --- the diagonal form's prior ----------------------------------------------------------------------------------------
 ALPHA_SHAPE = 5.0  # kept: shape a of the hyper-prior Gam(a, aτ²) of α; 1 loses 93 LL
