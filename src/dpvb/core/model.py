@@ -65,8 +65,8 @@ class Model(Protocol[Q, Batch]):
 def e_step_q(model: Model[Q, Batch], q: Q, blocks: Mapping[str, Block]) -> Q:
     """Return the part of q that the E-step reads for these blocks: workers and clients get no more than this part.
 
-    A model may have a method `e_step_q(q, blocks)`; if it has none, the part is q. The E-step has the same bits at q and
-    at the part. The part of the part is itself.
+    A model may have a method `e_step_q(q, blocks)`; if it has none, the part is q. The E-step has the same bits at q
+    and at the part. The part of the part is itself.
     """
     of_model = getattr(model, "e_step_q", None)
     return q if of_model is None else of_model(q, blocks)

@@ -119,8 +119,8 @@ class FixedSize:
     def draw(self, words: Words, count: Callable[[], int]) -> Draw:
         """Choose the S places with the smallest words, with fresh ones while the limit passes between two equal words.
 
-        The batch is uniform among the sets of S places, exactly: docs/proofs.md, "Sampled batches". Words are not held: the
-        reader of a unit draws its word again.
+        The batch is uniform among the sets of S places, exactly: docs/proofs.md, "Sampled batches". Words are not held:
+        the reader of a unit draws its word again.
         """
         places = max(self.n_units, count())
         first = 0

@@ -184,9 +184,9 @@ class Trust:
         return (
             f"all parties, including the server, which gets only sums over at least {self.least} of "
             f"{self.num_clients} clients: each adds a part of the noise, std 1/sqrt({self._honest}) of the whole, and "
-            f"their masks cancel only in the sum. {missing.capitalize()} of the clients may be missing, whichever they are; "
-            f"and, besides, {turned} may work against the others: tell the server their keys, add no noise, or use "
-            "what they know of their own."
+            f"their masks cancel only in the sum. {missing.capitalize()} of the clients may be missing, whichever they "
+            f"are; and, besides, {turned} may work against the others: tell the server their keys, add no noise, or "
+            "use what they know of their own."
         )
 
     @property

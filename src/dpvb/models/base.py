@@ -105,7 +105,7 @@ class Model(model.Model[Any, Any], ABC):
         """Return a name and the expected size of an error of a fit to n units; at most 0.1 counts as accurate.
 
         Args:
-            noise: Standard deviation of the noise of the mean of each block, by name; public.
+            noise: Standard deviation of the noise of the sum of each block, by name; public.
             n: Public number of units.
         """
         raise NotImplementedError

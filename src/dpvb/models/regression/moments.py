@@ -275,7 +275,7 @@ def read_robust(noisy_ee: Floats, model_ee: Floats, sd: float) -> Floats:
     """Estimate the variance of scores between units, given that of the model, (e, e).
 
     In coordinates in which the model's variance is I, that of the scores is r (I + A), A of trace 0. log r is N(0, 1)
-    and the root mean square t of the entries of A exponential of mean 1. Of log r and of A the posterior means are
+    and the root mean square t of the entries of A exponential of mean 1. The posterior means of log r and A are
     taken, which without noise are what was released, and under much noise the model's variance.
 
     Args:
