@@ -26,7 +26,7 @@ CLEAR = 0.1
 _MOST_DETAILS = 12
 # Footnotes of the budget table.
 _FOOT = (
-    "largest belief: probability of a unit's presence that an attacker who gives 50 % odds can reach",
+    "largest belief: probability of a unit's presence that an attacker with a prior belief of 50 % can reach",
     "TPR at 1 % FPR: largest true positive rate of a test for a unit's presence at a false positive rate of 1 %",
 )
 
@@ -263,7 +263,8 @@ def attack(belief: float, power: float, unit: str, delta: float) -> str:
         delta: Delta of the budget.
     """
     return (
-        f"An attacker who gives 50 % odds that a {unit} is in the data can reach at most {percent(belief)}, except "
+        f"An attacker who believes with probability 50 % that a {unit} is in the data can reach at most "
+        f"{percent(belief)}, except "
         f"with probability {delta:g}. At a false positive rate of 1 %, the true positive rate is at most "
         f"{percent(power)}."
     )

@@ -63,7 +63,9 @@ _NOT_COVERED = (
     "facts about the population, which can be learned from the data of others, with or without any one {unit}",
 )
 _OTHERS = "other analyses of the same data: their epsilons and deltas add to these, and no ledger was used"
-_OTHERS_COUNTED = "analyses of the same data that the ledger does not record: their epsilons and deltas add to these"
+_OTHERS_COUNTED = (
+    "all other analyses of the same data: their epsilons and deltas add to these; the ledger has the total"
+)
 # Sections of private data only.
 _OF_A_GUARANTEE = frozenset({"Protected", "Meaning", "Curve", "Accounting", "Size", "Not covered"})
 # Widths of the text, for a terminal of 120 characters, and of the labels; number of kinds of releases in the text.
@@ -387,9 +389,9 @@ class PrivacyStatement:
         """Return the lines of `in_short`, each with its label."""
         unit, charge = self.unit, self.charge
         meaning = (
-            f"{self.unit}s may be told of in full."
+            f"The result may reveal everything about any {unit}."
             if self.epsilon == math.inf
-            else f"An attacker who gives 50 % odds that a {unit} is in the data can reach at most "
+            else f"An attacker who believes with probability 50 % that a {unit} is in the data can reach at most "
             f"{percent(self.belief)}. At a false positive rate of 1 %, the true positive rate is at most "
             f"{percent(self.true_positive_rate(0.01))}."
         )
@@ -462,7 +464,10 @@ class PrivacyStatement:
             ],
         )
         if self.counts is not None:
-            yield "Included", [f"{self.counts.say(unit)}. Both numbers were released with noise."]
+            yield (
+                "Included",
+                [f"{self.counts.say(unit)}." + " Both numbers were released with noise." * (self.epsilon < math.inf)],
+            )
         if self.remarks:
             yield "Result", list(self.remarks)
         if self.n_units is not None:
