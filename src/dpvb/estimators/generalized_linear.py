@@ -54,8 +54,8 @@ class BinomialLikelihoodRegression(Regression[LikelihoodModel]):
     Offsets, exposures and weights of `fit` need their public bounds among the parameters. In a table, the target of the
     schema names their columns. A row of weight w is treated as w equal rows: its likelihood is raised to the power w,
     like frequency weights of statsmodels. Intervals therefore use the sum of the weights as the number of rows: divide
-    survey weights by their typical value. A row whose weight is negative or not a number is ignored. Other parameters
-    and attributes are those of `Regression`.
+    survey weights by their typical value. With `robust`, the equal rows are of one unit, as for survey weights. A row
+    whose weight is negative or not a number is ignored. Other parameters and attributes are those of `Regression`.
 
     Args:
         covariance: Posterior covariance: "full" (default), or "diagonal" for thousands of features.

@@ -315,11 +315,8 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
 
         A residual of 1 is never clipped: rare events are all that is seen of some data.
         """
-        # A unit of one row adds the root of its weight times its score: see `persons`.
-        largest = max(self._largest_weight, math.sqrt(self._largest_weight))
-        usual = math.sqrt(largest * self._mean_square(q) * q.moments.total / q.moments.number)
-        bound = largest / self._largest_weight * self.blocks["score"].bound
-        return min(bound, max(largest, tuned.LONGEST_SCORE * usual))
+        usual = math.sqrt(self._largest_weight * self._mean_square(q) * q.moments.total / q.moments.number)
+        return min(self.blocks["score"].bound, max(self._largest_weight, tuned.LONGEST_SCORE * usual))
 
     def init(self, rng: np.random.Generator) -> Any:
         """The prior; no randomness."""

@@ -135,16 +135,11 @@ def _counts(batch: RegressionRows) -> Floats:
 
 
 def _weighted(once: Contributions, batch: RegressionRows) -> Contributions:
-    """Contributions of rows that count once, times how many rows each counts as.
-
-    A row that counts as ω rows of units of their own adds ω s sᵀ to the variance of scores; ω rows of a person, whose
-    scores are added first, add (ω s)(ω s)ᵀ.
-    """
+    """Contributions of rows that count once, times how many rows each counts as."""
     if batch.weight_n is None:
         return once
     weight_n = _counts(batch)
-    root_n = np.sqrt(weight_n) if batch.person_n is None else weight_n
-    return {name: _times(one, root_n if isinstance(one, GramOfSums) else weight_n) for name, one in once.items()}
+    return {name: _times(one, weight_n) for name, one in once.items()}
 
 
 def _times(form: Any, weight_n: Floats) -> Any:
