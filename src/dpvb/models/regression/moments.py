@@ -274,9 +274,9 @@ def read_at_mean(noisy_ee: Floats, guess_ee: Floats, hidden_e: Floats, sd: float
 def read_robust(noisy_ee: Floats, model_ee: Floats, sd: float) -> Floats:
     """Estimate the variance of scores between units, given that of the model, (e, e).
 
-    In coordinates in which the model's variance is I, that of the scores is r (I + A), A of trace 0. log r is N(0, 1)
-    and the root mean square t of the entries of A exponential of mean 1. The posterior means of log r and A are
-    taken, which without noise are what was released, and under much noise the model's variance.
+    In coordinates in which the model's variance is I, that of the scores is r (I + A), A of trace 0. log r is N(-½, 1)
+    and so r has mean 1; the root mean square t of the entries of A is exponential of mean 1. The posterior means of r
+    and A are taken, which without noise are what was released, and under much noise the model's variance.
 
     Args:
         noisy_ee: the noisy variance.
@@ -292,10 +292,10 @@ def read_robust(noisy_ee: Floats, model_ee: Floats, sd: float) -> Floats:
     mean_sd = sd * math.sqrt(square) / d
     away_sd = sd * math.sqrt(max(0.5 * (float(np.trace(precision_ee)) ** 2 + square) - square / d, 0.0) / rest)
     if sd > 0:
-        log_t = np.linspace(-4.0, 4.0, 401)
-        log_weight_t = -0.5 * log_t**2 - 0.5 * ((mean - np.exp(log_t)) / mean_sd) ** 2
+        log_t = np.linspace(-4.5, 3.5, 401)
+        log_weight_t = -0.5 * (log_t + 0.5) ** 2 - 0.5 * ((mean - np.exp(log_t)) / mean_sd) ** 2
         weight_t = np.exp(log_weight_t - log_weight_t.max())
-        mean = math.exp(float(log_t @ weight_t) / float(weight_t.sum()))
+        mean = float(np.exp(log_t) @ weight_t) / float(weight_t.sum())
     mean = max(mean, TINY)
     away_ee = seen_ee - np.trace(seen_ee) / d * np.eye(d)
     if sd > 0:
