@@ -509,8 +509,9 @@ class PrivacyStatement:
             "replace_one": f"that one of two {self.unit}s, and not the other, is in the data",
         }[self.neighboring_relation]
         return [
-            f"An attacker who knows everything else and gives 50 % odds {question} can reach at most "
-            f"{percent(self.belief)} from the result, except with a probability of at most {self.delta:g}.",
+            f"An attacker who knows everything else and believes with probability 50 % {question} can "
+            f"reach at most {percent(self.belief)} from the result, except with a probability of at most "
+            f"{self.delta:g}.",
             "At a false positive rate of 1 %, the true positive rate of an attacker is at most "
             f"{percent(self.true_positive_rate(0.01))}.",
         ]
