@@ -1,11 +1,12 @@
-"""A private fit for a process of its own, which is killed at a named point."""
+"""Private fits that end too early: killed at a named point in a process of its own, or stopped after two releases."""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from dpvb import LogisticRegression, Run
 from dpvb.core.wall import Wall
 from dpvb.ledger import Ledger
 from dpvb.runs.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    import pytest
 
 #: What is called, and whether the process dies before or after it: eleven points of a fit, in the order they are met.
 POINTS: dict[str, tuple[Any, str, str]] = {
@@ -72,3 +76,16 @@ def main(ledger: str, checkpoint: str, point: str, count: int, epsilon: float = 
     if point:
         die(*POINTS[point], count)
     fitted(ledger, checkpoint, epsilon=epsilon)
+
+
+def stop_after_two(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Have a run stop after two releases; returns what lets it go on."""
+    release = Wall.release
+
+    def stopped(self: Any, query: Any, asked: Any) -> Any:
+        if len([*Path("run").glob("release-*")]) == 2:
+            raise KeyboardInterrupt
+        return release(self, query, asked)
+
+    monkeypatch.setattr(Wall, "release", stopped)
+    return lambda: monkeypatch.setattr(Wall, "release", release)

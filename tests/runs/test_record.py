@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from killed_fit import stop_after_two
 from planted import edit, kills
 from typer.testing import CliRunner
 
@@ -98,19 +99,12 @@ def test_only_this_user_can_read_records_and_the_key(folder: Path) -> None:
 
 def test_a_run_that_resumes_keeps_its_record_and_its_day(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Open until it has ended; a model that is read again later has the day on which the run ended."""
-    release = Wall.release
-
-    def stopped(self: Any, query: Any, asked: Any) -> Any:
-        if len([*Path("run").glob("release-*")]) == 2:
-            raise KeyboardInterrupt
-        return release(self, query, asked)
-
-    monkeypatch.setattr(Wall, "release", stopped)
+    go_on = stop_after_two(monkeypatch)
     monkeypatch.setattr(record, "_now", lambda: "2020-01-01T00:00:00+00:00")
     assert fit().exit_code == 6
     [one] = record.records()
     assert (one.state, one.ended) == ("open", None)
-    monkeypatch.setattr(Wall, "release", release)
+    go_on()
     monkeypatch.setattr(record, "_now", lambda: "2020-02-02T00:00:00+00:00")
     monkeypatch.setattr("dpvb.ledger._now", lambda: "2020-02-02T23:59:59+00:00")
     assert fit().exit_code == 0

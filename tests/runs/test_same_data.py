@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from killed_fit import stop_after_two
 from planted import edit, kills
 from typer.testing import CliRunner
 
 import dpvb
 from dpvb import cli
 from dpvb.cli.root import ExitCode
-from dpvb.core.wall import Wall
 from dpvb.data import Numeric, Schema, Table, Target, open_documents
 from dpvb.errors import DataFormatError
 
@@ -62,19 +62,6 @@ def fit(call: str) -> Any:
     plan = ["--epsilon", "1", "--delta", "1e-6", "--n-steps", "4", "--quiet", "--overwrite", "--out", "m.dpvb"]
     kept = ["--ledger", "budget.db", "--checkpoint", "run"]
     return CliRunner().invoke(cli.app, ["fit", "logistic", data, *more, *plan, *kept])
-
-
-def stop_after_two(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Have a run stop after two releases; returns what lets it go on."""
-    release = Wall.release
-
-    def stopped(self: Any, query: Any, asked: Any) -> Any:
-        if len([*Path("run").glob("release-*")]) == 2:
-            raise KeyboardInterrupt
-        return release(self, query, asked)
-
-    monkeypatch.setattr(Wall, "release", stopped)
-    return lambda: monkeypatch.setattr(Wall, "release", release)
 
 
 def rewrite(path: Path) -> None:

@@ -101,10 +101,8 @@ def _quoted(
     check_account(given["ledger"], given["dataset"])
     if given["ledger"] is None or not math.isfinite(model.epsilon):
         return None
-    from dpvb import Ledger
-
     _, releases = model._foreseen(**declared)
-    with Ledger(given["ledger"], read_only=True) as ledger:
+    with dpvb.Ledger(given["ledger"], read_only=True) as ledger:
         return ledger.quote(releases, dataset=given["dataset"])
 
 

@@ -42,7 +42,7 @@ class Block:
         domain: Domain of the sum without noise, which specifies the projection, the packed form (upper triangle of a
             symmetric matrix) and the swap ratio. "real" (default); "nonnegative": the wall sets negative entries to 0;
             "psd": symmetric matrices whose sum the model ensures to be positive semidefinite; "gram": positive
-            semidefinite by construction, since the wall accepts only `dpvb.Gram`.
+            semidefinite by construction, since the wall accepts only `dpvb.Gram` and `dpvb.GramOfSums`.
         phase: Time of the release. "first" is released once and does not depend on q; "second" and "third" follow once,
             each at the q of the previous phase; "step" (default) in every step; "midway" once between two steps; "last"
             once at the end.

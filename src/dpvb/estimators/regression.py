@@ -454,7 +454,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             "schema": schema,
             "prior": source,
             "target": schema.target if schema is not None and y is None else None,
-            "robust": getattr(model, "robust", False),
+            "robust": model.robust,
         }
         return self._planned_task(model, design, model.schedule, public, notes)
 

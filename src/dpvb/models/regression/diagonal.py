@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,6 +190,9 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
     n_steps: int = 80
     alpha: float | None = None
     declared: Declared | None = None
+
+    #: It releases no matrix.
+    robust: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_fields(self.n_features, self.n_steps, self.intercept, self.alpha, self.declared)

@@ -46,6 +46,8 @@ from dpvb.rows import DesignRows
 
 #: Upper ends of the bins; the last one holds all that is larger.
 EDGES = 2.0 * 2.0 ** (-0.5 * np.arange(tuned.RESIDUAL_BINS - 1, -1, -1))
+# Squared weights of the last release, that of the curvature included.
+_LAST_WEIGHTS = 1.0 + tuned.RESIDUAL_WEIGHT**2 + tuned.SQUARE_WEIGHT**2
 # convention: points of a bin that stand for it, evenly spread.
 _POINTS = 8
 _LOWER = np.append(0.0, EDGES[:-1])
@@ -169,7 +171,6 @@ class Linear(CurvatureThenScores):
         """Centres and spreads of numeric columns; the curvature; scores with histograms; the last."""
         d = self.n_features
         number = Block((1,), 1.0, "nonnegative", "last", weight=tuned.RESIDUAL_WEIGHT)
-        last = 1.0 + tuned.RESIDUAL_WEIGHT**2 + tuned.SQUARE_WEIGHT**2
         return {
             **self.columns.blocks,
             "curvature": self._moments_block(1.0),
@@ -178,7 +179,7 @@ class Linear(CurvatureThenScores):
             "curvature_at_mean": Block((d, d), 1.0, "gram", "last"),
             "excess": number,
             "square": replace(number, weight=tuned.SQUARE_WEIGHT),
-            **self._robust_blocks(tuned.LINEAR_LAST / last),
+            **self._robust_blocks(tuned.LINEAR_LAST / _LAST_WEIGHTS),
         }
 
     @property
@@ -311,7 +312,7 @@ class Linear(CurvatureThenScores):
 
     def _reach(self, sizes: Sizes, number: float, budget: float) -> float:
         """τ_p, the most that a residual counts in σ²: noise against what the histogram shows beyond."""
-        weight = tuned.SQUARE_WEIGHT**2 / (1.0 + tuned.RESIDUAL_WEIGHT**2 + tuned.SQUARE_WEIGHT**2)
+        weight = tuned.SQUARE_WEIGHT**2 / _LAST_WEIGHTS
         sd, whole = 1.0 / math.sqrt(weight * tuned.LINEAR_LAST * budget), sizes.clipped(EDGES[-1])
         taus = np.geomspace(min(tuned.RARE_STD * sizes.typical(), 1.0), EDGES[-1], tuned.NUM_CLIPS)
         errors = [(tau**2 * sd / number) ** 2 + (whole - sizes.clipped(tau)) ** 2 for tau in taus]

@@ -286,25 +286,25 @@ def read_robust(noisy_ee: Floats, model_ee: Floats, sd: float) -> Floats:
     d, root_ee = len(model_ee), np.linalg.cholesky(model_ee)
     back_ee = np.linalg.inv(root_ee)
     seen_ee = back_ee @ noisy_ee @ back_ee.T
-    # Noise of the trace over d, and mean square noise of the d (d + 1) / 2 - 1 other coordinates.
-    precision_ee, mean = back_ee.T @ back_ee, float(np.trace(seen_ee)) / d
-    square, rest = float(np.sum(precision_ee**2)), max(d * (d + 1) / 2 - 1, 1)
-    mean_sd = sd * math.sqrt(square) / d
-    away_sd = sd * math.sqrt(max(0.5 * (float(np.trace(precision_ee)) ** 2 + square) - square / d, 0.0) / rest)
+    mean = float(np.trace(seen_ee)) / d
+    away_ee = seen_ee - mean * np.eye(d)
     if sd > 0:
+        # Noise of the trace over d, and mean square noise of the d (d + 1) / 2 - 1 other coordinates.
+        precision_ee = back_ee.T @ back_ee
+        square, rest = float(np.sum(precision_ee**2)), max(d * (d + 1) / 2 - 1, 1)
+        mean_sd = sd * math.sqrt(square) / d
+        away_sd = sd * math.sqrt(max(0.5 * (float(np.trace(precision_ee)) ** 2 + square) - square / d, 0.0) / rest)
         log_t = np.linspace(-4.5, 3.5, 401)
         log_weight_t = -0.5 * (log_t + 0.5) ** 2 - 0.5 * ((mean - np.exp(log_t)) / mean_sd) ** 2
         weight_t = np.exp(log_weight_t - log_weight_t.max())
         mean = float(np.exp(log_t) @ weight_t) / float(weight_t.sum())
-    mean = max(mean, TINY)
-    away_ee = seen_ee - np.trace(seen_ee) / d * np.eye(d)
-    if sd > 0:
         size_t = np.linspace(0.0, 10.0, 2001)
         variance_t = (mean * size_t) ** 2 + away_sd**2
         log_weight_t = -size_t - 0.5 * rest * np.log(variance_t)
         log_weight_t -= 0.5 * float(np.sum(away_ee**2)) / variance_t
         weight_t = np.exp(log_weight_t - log_weight_t.max())
         away_ee *= float((weight_t / weight_t.sum()) @ (1.0 - away_sd**2 / variance_t))
+    mean = max(mean, TINY)
     value_e, vector_ee = np.linalg.eigh(mean * np.eye(d) + away_ee)
     half_ee = root_ee @ (vector_ee * np.sqrt(np.maximum(value_e, tuned.LAST_FLOOR * mean)))
     return np.asarray(half_ee @ half_ee.T)

@@ -6,7 +6,8 @@ of the rows. With the covariance of the prior as L Lᵀ, L = [τA, B], and a lik
     covariance = L M⁻¹ Lᵀ,   mean = covariance h,   log evidence = ½ hᵀ mean - ½ log|M|,   M = I + LᵀPL,
 
 so that no prior is inverted, and [A, B]ᵀ P [A, B] serves all τ.
- An earlier release of other people, or a public study, adds a normal likelihood of the weights,
+
+An earlier release of other people, or a public study, adds a normal likelihood of the weights,
 
     log p(data | m) = -½ mᵀ P m + hᵀ m + constant.
 
