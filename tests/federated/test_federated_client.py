@@ -36,7 +36,7 @@ from dpvb.core.clipped_sums import Work
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows
 from dpvb.core.grids import grids_of
-from dpvb.core.model import constant, updated
+from dpvb.core.model import constant, e_step_q, updated
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Plan, phased
 from dpvb.core.sampling import FullBatch
@@ -198,7 +198,8 @@ def test_without_noise_the_shares_add_up_to_the_pooled_integers(case: Any, trust
     (offer,) = offers
     q, s, plan = case.model.init(rng), Estimate.empty(case.model.blocks), made.plan
     for step, release in enumerate(plan):
-        answers = {name: share(tell(client, asked(offer, step, q=q))) for name, client in clients.items()}
+        part = e_step_q(case.model, q, release.asked)
+        answers = {name: share(tell(client, asked(offer, step, q=part))) for name, client in clients.items()}
         grids = grids_of(release, None, made.federation.trust.party)
         work = Work(partial(case.model.e_step, q, blocks=release.asked), release, grids, NO_WORDS)
         pooled = work.sums(case.source(np.vstack(parts)).chunks(), work.draw(None, lambda: 0))

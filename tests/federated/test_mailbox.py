@@ -298,8 +298,8 @@ def test_a_client_that_agrees_to_something_else_is_named_on_both_sides(tmp_path:
         found["server"].end(2)
         found["south"].end(2)
         found["north"].end(0)
-        assert "south: the n_steps of the model differs" in found["server"].said()
-        assert "error: This client does not take part: the n_steps of the model differs" in found["south"].said()
+        assert "south: The n_steps of the model differs" in found["server"].said()
+        assert "error: This client does not take part: The n_steps of the model differs" in found["south"].said()
         assert [charges(tmp_path / f"{name}.db") for name in names] == [1, 0]
 
 
