@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -44,6 +45,8 @@ Units = tuple[Ints, Ints]
 _LEAST_MEAN = 0.1
 # Below this a sum is not a probability: its inverse would overflow.
 _LEAST_PROBABILITY = 1e-290
+# convention: probabilities at a time, 0.5 MB, which stay in a processor's cache; any number is as exact.
+_ENTRIES_AT_ONCE = 2**16
 # An iteration that changes the log-likelihood of a window by less is the last.
 _TOLERANCE = 1e-9
 # Tuned by hand on visits of pages.
@@ -236,10 +239,19 @@ class Windows:
     start_vw: Floats
     pooled: Floats
 
-    @property
+    @cached_property
     def total(self) -> float:
         """How many windows there are."""
         return float(self.start_vw.sum() + self.pooled.sum())
+
+    @cached_property
+    def seen_v(self) -> Floats:
+        """How often a window shows each value, (V,)."""
+        axes = {*range(self.pooled.ndim)}
+        seen_v: Floats = self.start_vw.sum(axis=1) + self.start_vw[:, : len(self.start_vw)].sum(axis=0)
+        for axis in axes:
+            seen_v = seen_v + self.pooled.sum(axis=tuple(axes - {axis}))
+        return seen_v
 
 
 class Fit(NamedTuple, Generic[ChainT]):
@@ -290,7 +302,6 @@ def em_step(windows: Windows, chain: ChainT, value_v: Values, *, expected: bool)
     """
     start_k, pooled_k, step_kk = chain.laws(expected=expected)
     shown_vk, log_v = likelihoods(chain.emissions, value_v, expected=expected)
-    v = len(shown_vk)
     first, log_first = _pair_counts(start_k, step_kk, shown_vk, windows.start_vw)
     if windows.pooled.ndim == 2:
         rest, log_rest = _pair_counts(pooled_k, step_kk, shown_vk, windows.pooled)
@@ -302,10 +313,7 @@ def em_step(windows: Windows, chain: ChainT, value_v: Values, *, expected: bool)
         step_kk * (first.pair_kk + rest.pair_kk),
         first.shown_vk + rest.shown_vk,
     )
-    seen_v = windows.start_vw.sum(axis=1) + windows.start_vw[:, :v].sum(axis=0)
-    for axis in range(windows.pooled.ndim):
-        seen_v = seen_v + windows.pooled.sum(axis=tuple(other for other in range(windows.pooled.ndim) if other != axis))
-    log = log_first + log_rest + float(seen_v @ log_v)
+    log = log_first + log_rest + float(windows.seen_v @ log_v)
     return Fit(chain.updated(sums, value_v), log / max(windows.total, 1e-300))
 
 
@@ -330,12 +338,10 @@ class _Counts(NamedTuple):
 def _pair_counts(first_k: Floats, step_kk: Floats, shown_vk: Floats, number_vw: Floats) -> tuple[_Counts, float]:
     v = len(shown_vk)
     front_vk, ahead_vk = first_k * shown_vk, shown_vk @ step_kk.T
-    ratio_vw, log = _ratio(number_vw[:, :v], front_vk @ ahead_vk.T)
-    back_vk = ratio_vw @ ahead_vk
+    back_vk, to_vk, log = _ratio_products(number_vw[:, :v], front_vk, ahead_vk)
     if number_vw.shape[1] > v:
-        ratio_v1, log_end = _ratio(number_vw[:, v:], front_vk.sum(axis=1, keepdims=True))
-        back_vk, log = back_vk + ratio_v1, log + log_end
-    to_vk = ratio_vw.T @ front_vk
+        end_vk, _, log_end = _ratio_products(number_vw[:, v:], front_vk, np.ones((1, front_vk.shape[1])))
+        back_vk, log = back_vk + end_vk, log + log_end
     first_vk = front_vk * back_vk
     return _Counts(first_vk, to_vk.T @ shown_vk, first_vk + shown_vk * (to_vk @ step_kk)), log
 
@@ -344,18 +350,33 @@ def _triple_counts(first_k: Floats, step_kk: Floats, shown_vk: Floats, number_ab
     v, k = shown_vk.shape
     first_vk, ahead_vk = first_k * shown_vk, shown_vk @ step_kk.T
     front_abk = (first_vk @ step_kk)[:, None, :] * shown_vk
-    flat_pk = front_abk.reshape(v * v, k)
-    ratio_pc, log = _ratio(number_abc.reshape(v * v, v), flat_pk @ ahead_vk.T)
-    back_abk = (ratio_pc @ ahead_vk).reshape(v, v, k)
-    to_vk = ratio_pc.T @ flat_pk
+    back_pk, to_vk, log = _ratio_products(number_abc.reshape(v * v, v), front_abk.reshape(v * v, k), ahead_vk)
+    back_abk = back_pk.reshape(v, v, k)
     middle_vk = np.einsum("abk,bk->ak", back_abk, shown_vk)
     begin_vk = first_vk * (middle_vk @ step_kk.T)
     seen_vk = begin_vk + np.einsum("abk,abk->bk", front_abk, back_abk) + shown_vk * (to_vk @ step_kk)
     return _Counts(begin_vk, first_vk.T @ middle_vk + to_vk.T @ shown_vk, seen_vk), log
 
 
-def _ratio(number: Floats, probability: Floats) -> tuple[Floats, float]:
-    """n/p, 0 where a window is impossible, and Σ n log p over the others."""
-    possible = probability > _LEAST_PROBABILITY
-    log = np.log(probability, out=np.zeros_like(probability), where=possible)
-    return np.divide(number, probability, out=np.zeros_like(probability), where=possible), float((number * log).sum())
+def _ratio_products(number_pw: Floats, front_pk: Floats, ahead_wk: Floats) -> tuple[Floats, Floats, float]:
+    """R A, Rᵀ F and Σ n log p, where p = F Aᵀ and R = n/p, or 0 where a window is impossible.
+
+    Args:
+        number_pw: Counts n, (P, W).
+        front_pk: F: probability of what comes first, by the state behind it, (P, K).
+        ahead_wk: A: probability of what comes next, by the state before it, (W, K).
+    """
+    back_pk, to_wk, total = np.empty_like(front_pk), np.zeros_like(ahead_wk), 0.0
+    rows = max(1, _ENTRIES_AT_ONCE // len(ahead_wk))
+    for start in range(0, len(front_pk), rows):
+        block = slice(start, start + rows)
+        front, number = front_pk[block], number_pw[block]
+        probability = front @ ahead_wk.T
+        possible = probability > _LEAST_PROBABILITY
+        if not possible.all():
+            number, probability = np.where(possible, number, 0.0), np.where(possible, probability, 1.0)
+        ratio = number / probability
+        back_pk[block] = ratio @ ahead_wk
+        to_wk += ratio.T @ front
+        total += float((number * np.log(probability, out=probability)).sum())
+    return back_pk, to_wk, total
