@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from user_models import mixture as user_models
 import dpvb
 from dpvb import accounting
 from dpvb.accounting import Event
+from dpvb.core.model import constant, robbins_monro
 from dpvb.core.noise import InsecureNoise
 from dpvb.data import Categorical, Numeric, Target
 from dpvb.errors import LostInNoiseWarning, ParameterError
@@ -170,6 +172,49 @@ def test_a_strangers_model_may_forecast_in_its_own_terms(monkeypatch: pytest.Mon
     assert found.expected_accuracy == ExpectedAccuracy("error of a mean", 3 / 1_000, 0.1)
     assert str(found).startswith("Error of a mean: 0.003, expected for 1,000 rows")
     assert found.to_dict()["enough"] == 0.1
+
+
+@dataclass(frozen=True)
+class Deviations(dpvb.Model):
+    """q holds the noise of what the M-step got; the forecast is that of one block."""
+
+    rho: str = "newest"
+    told: str = "averaged"
+    n_steps: int = 16
+
+    @property
+    def blocks(self) -> dict[str, dpvb.Block]:
+        return {"averaged": dpvb.Block((2,), 1.0), "newest": dpvb.Block((2,), 1.0, average=False)}
+
+    @property
+    def schedule(self) -> dpvb.Schedule:
+        noise = tuple(np.linspace(2.0, 1.0, self.n_steps))
+        return dpvb.Schedule(noise, rho={"newest": constant(1.0), "decaying": robbins_monro(1.0, 0.7)}[self.rho])
+
+    def init(self, rng: np.random.Generator) -> Any:
+        return dict.fromkeys(self.blocks, 0.0)
+
+    def e_step(self, q: Any, batch: Any, blocks: Any) -> Any:
+        return {name: dpvb.Rows(batch) for name in blocks}
+
+    def m_step(self, s: dpvb.Estimate, q: Any) -> Any:
+        return {name: s.noise_std(name) for name in self.blocks}
+
+
+@pytest.mark.guarantees("forecasts")
+@pytest.mark.parametrize("rho", ["newest", "decaying"])
+@pytest.mark.parametrize("told", ["averaged", "newest"])
+def test_the_noise_of_a_forecast_is_that_of_the_last_step_of_the_fit(
+    rho: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n, kind = 1_000, dpvb.PrivateModel(Deviations(rho, told), max_row_norm=1.0, epsilon=1.0, delta=1e-6)
+    of_fit = kind.dry_run(n_units=n, width=2).q_
+    worst = max(of_fit.values()) * math.sqrt(2) / n  # Of both entries, over the bound of 1.
+    assert dpvb.plan(kind, n, 2, epsilons=()).expected_accuracy.number == pytest.approx(worst, rel=1e-12)
+    assert (of_fit["averaged"] < of_fit["newest"]) == (rho == "decaying")
+    own = lambda model, noise, n: ("noise", noise[model.told])  # noqa: E731
+    monkeypatch.setattr(Deviations, "expected_accuracy", own)
+    assert dpvb.plan(kind, n, 2, epsilons=()).expected_accuracy.number == pytest.approx(of_fit[told], rel=1e-12)
 
 
 def test_a_fit_warns_before_its_charge_of_a_result_that_is_lost_in_noise(tmp_path: Path) -> None:
