@@ -269,6 +269,26 @@ def test_coefficients_are_known_as_well_as_was_said(fixed_noise: None) -> None:
     assert close(known["height"], 9 * table["height"])
 
 
+@pytest.mark.parametrize("dispersion", [0.2, 5.0])
+def test_coefficients_of_counts_are_known_as_well_as_was_said_of_their_dispersion(
+    dispersion: float, fixed_noise: None
+) -> None:
+    """A dispersion that is to be learned is assumed, and the forecast says what it is."""
+    n, rng, schema = 20_000, np.random.default_rng(5), columns_of("NegativeBinomialRegression")["schema"]
+    columns = people(n)
+    mean_n = 2.5 * np.exp(0.03 * (columns["age"] - 50) - 0.045)
+    columns["y"] = rng.poisson(mean_n * rng.gamma(dispersion, 1 / dispersion, n))
+    given = dict(forecast("NegativeBinomialRegression", n, dispersion=dispersion).details)
+    assert given["assumed mean of the counts"] == 2.5
+    assert "assumed dispersion" not in given
+    learned = dict(forecast("NegativeBinomialRegression", n).details)
+    assert learned["assumed dispersion"] == 1.0
+    assert (learned["age"] > given["age"]) == (dispersion > 1)
+    kind = made("NegativeBinomialRegression", dispersion=dispersion)
+    table = {row.name: row.std for row in kind.fit(dpvb.Table(columns, schema)).coefficients()}
+    assert close(given["age"], 10 * table["age"])
+
+
 def test_directions_are_hidden_as_was_said(fixed_noise: None) -> None:
     from dpvb.models.factors import denoising
 
