@@ -76,6 +76,12 @@ _MOST_SAID = 300
 # Ordinary synthetic rows of a tryout: more than a row has features in most tables, so that sums of squares have an
 # inverse; and the most numbers in them, 8 MB.
 _ORDINARY, _NUMBERS = 500, 10**6
+# Fields of a model that a fit fills in.
+_FILLED = {
+    "columns": "names of the features of X",
+    "units": "steps of the features for one unit of their columns",
+    "classes": "labels of the response",
+}
 # The method that follows a release, for messages; see `core.model.updated`.
 _METHODS = {"step": "m_step", "last": "finished"}
 
@@ -581,7 +587,7 @@ class PrivateModel(PrivateEstimator[Model, Any]):
                 f"prior must be a fitted dpvb.PrivateModel of a {type(model).__name__}, or a file of one, got one of a "
                 f"{type(ours).__name__}."
             )
-        for name in ("columns", "classes"):
+        for name in _FILLED:
             if getattr(ours, name, None) != getattr(model, name, None):
                 raise ParameterError(f"prior must be a fit of a model with the same {name}: they differ.")
         if self._fitted_response != response:
@@ -806,21 +812,23 @@ def _check_methods(model: Model) -> None:
 
 
 def _stated(model: Any, columns: Columns | None, response: Response | None) -> Any:
-    """A model with the names of the features in its field `columns`, and the labels of the response in `classes`.
+    """A model with the names of the features in its field `columns`, their `units`, and the labels in `classes`.
 
     A field that is () is filled in. A model without such a field, or with another type of it, is left as it is.
 
     Raises:
-        ParameterError: for other names or labels, or the same in another order.
+        ParameterError: for other values, or the same in another order.
     """
-    stated: dict[str, tuple[Any, ...]] = {} if columns is None else {"columns": columns.feature_names}
+    stated: dict[str, tuple[Any, ...]] = {}
+    if columns is not None:
+        stated = {"columns": columns.feature_names, "units": columns.steps}
     if response is not None and response.is_label:
         stated["classes"] = tuple(response.classes)
     own = {name: getattr(model, name, None) for name in stated}
     for name, given in own.items():
-        named = name == "classes" or (columns is not None and columns.names is not None)
+        named = name != "columns" or (columns is not None and columns.names is not None)
         if type(given) is tuple and given and (given != stated[name] if named else len(given) != len(stated[name])):
-            whose = "labels of the response" if name == "classes" else "names of the features of X"
+            whose = _FILLED[name]
             raise ParameterError(
                 f"model must have in its field {name} the {whose}, in their order, or nothing: it has "
                 f"{notebook_html.abbreviated(given)} in place of {notebook_html.abbreviated(stated[name])}. "
