@@ -14,7 +14,7 @@ import dpvb
 from dpvb.core.noise import InsecureNoise
 from dpvb.data import BagOfWords
 from dpvb.errors import LostInNoiseWarning, ParameterError
-from dpvb.estimators.lda import final_std, signal_over_noise, topic_deviations
+from dpvb.estimators.lda import signal_over_noise, topic_deviations
 from dpvb.models.topics import lda
 
 TERMS = 300
@@ -48,7 +48,7 @@ def fixed_noise(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 def test_the_noise_of_a_plan_is_that_of_the_fit() -> None:
     fitted = model(3, epsilon=1.0, learning_offset=2.0, learning_decay=0.8).fit(documents(2, n=40))
     task = fitted._task(documents(2, n=40))
-    std = final_std(task.plan, task.rho)
+    std = task.plan.noise_std_at_end("counts", task.rho)
     np.testing.assert_allclose(fitted._q.sum_std_v * fitted._q.word_weight_v, std, rtol=1e-9)
 
 

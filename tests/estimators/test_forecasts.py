@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from user_models import mixture as user_models
 import dpvb
 from dpvb import accounting
 from dpvb.accounting import Event
+from dpvb.core.model import constant, robbins_monro
 from dpvb.core.noise import InsecureNoise
 from dpvb.data import Categorical, Numeric, Target
 from dpvb.errors import LostInNoiseWarning, ParameterError
@@ -172,6 +174,49 @@ def test_a_strangers_model_may_forecast_in_its_own_terms(monkeypatch: pytest.Mon
     assert found.to_dict()["enough"] == 0.1
 
 
+@dataclass(frozen=True)
+class Deviations(dpvb.Model):
+    """q holds the noise of what the M-step got; the forecast is that of one block."""
+
+    rho: str = "newest"
+    told: str = "averaged"
+    n_steps: int = 16
+
+    @property
+    def blocks(self) -> dict[str, dpvb.Block]:
+        return {"averaged": dpvb.Block((2,), 1.0), "newest": dpvb.Block((2,), 1.0, average=False)}
+
+    @property
+    def schedule(self) -> dpvb.Schedule:
+        noise = tuple(np.linspace(2.0, 1.0, self.n_steps))
+        return dpvb.Schedule(noise, rho={"newest": constant(1.0), "decaying": robbins_monro(1.0, 0.7)}[self.rho])
+
+    def init(self, rng: np.random.Generator) -> Any:
+        return dict.fromkeys(self.blocks, 0.0)
+
+    def e_step(self, q: Any, batch: Any, blocks: Any) -> Any:
+        return {name: dpvb.Rows(batch) for name in blocks}
+
+    def m_step(self, s: dpvb.Estimate, q: Any) -> Any:
+        return {name: s.noise_std(name) for name in self.blocks}
+
+
+@pytest.mark.guarantees("forecasts")
+@pytest.mark.parametrize("rho", ["newest", "decaying"])
+@pytest.mark.parametrize("told", ["averaged", "newest"])
+def test_the_noise_of_a_forecast_is_that_of_the_last_step_of_the_fit(
+    rho: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n, kind = 1_000, dpvb.PrivateModel(Deviations(rho, told), max_row_norm=1.0, epsilon=1.0, delta=1e-6)
+    of_fit = kind.dry_run(n_units=n, width=2).q_
+    worst = max(of_fit.values()) * math.sqrt(2) / n  # Of both entries, over the bound of 1.
+    assert dpvb.plan(kind, n, 2, epsilons=()).expected_accuracy.number == pytest.approx(worst, rel=1e-12)
+    assert (of_fit["averaged"] < of_fit["newest"]) == (rho == "decaying")
+    own = lambda model, noise, n: ("noise", noise[model.told])  # noqa: E731
+    monkeypatch.setattr(Deviations, "expected_accuracy", own)
+    assert dpvb.plan(kind, n, 2, epsilons=()).expected_accuracy.number == pytest.approx(of_fit[told], rel=1e-12)
+
+
 def test_a_fit_warns_before_its_charge_of_a_result_that_is_lost_in_noise(tmp_path: Path) -> None:
     """Of every kind, where the number of units is public; the fit is stopped by the warning."""
     ledger = dpvb.Ledger(tmp_path / "budget.db")
@@ -222,6 +267,26 @@ def test_coefficients_are_known_as_well_as_was_said(fixed_noise: None) -> None:
     table = {row.name: row.std for row in kind.fit(dpvb.Table(people(20_000), schema)).coefficients()}
     assert close(known["age"], 10 * table["age"])
     assert close(known["height"], 9 * table["height"])
+
+
+@pytest.mark.parametrize("dispersion", [0.2, 5.0])
+def test_coefficients_of_counts_are_known_as_well_as_was_said_of_their_dispersion(
+    dispersion: float, fixed_noise: None
+) -> None:
+    """A dispersion that is to be learned is assumed, and the forecast says what it is."""
+    n, rng, schema = 20_000, np.random.default_rng(5), columns_of("NegativeBinomialRegression")["schema"]
+    columns = people(n)
+    mean_n = 2.5 * np.exp(0.03 * (columns["age"] - 50) - 0.045)
+    columns["y"] = rng.poisson(mean_n * rng.gamma(dispersion, 1 / dispersion, n))
+    given = dict(forecast("NegativeBinomialRegression", n, dispersion=dispersion).details)
+    assert given["assumed mean of the counts"] == 2.5
+    assert "assumed dispersion" not in given
+    learned = dict(forecast("NegativeBinomialRegression", n).details)
+    assert learned["assumed dispersion"] == 1.0
+    assert (learned["age"] > given["age"]) == (dispersion > 1)
+    kind = made("NegativeBinomialRegression", dispersion=dispersion)
+    table = {row.name: row.std for row in kind.fit(dpvb.Table(columns, schema)).coefficients()}
+    assert close(given["age"], 10 * table["age"])
 
 
 def test_directions_are_hidden_as_was_said(fixed_noise: None) -> None:

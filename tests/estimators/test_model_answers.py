@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpvb
-from dpvb.data import Response
+from dpvb.data import Categorical, Interaction, Numeric, Response, Schema, Target
 from dpvb.errors import DataFormatError, ParameterError
 from dpvb.results.figures import Facts, Grid
 
@@ -103,6 +103,40 @@ def test_a_wrong_answer_after_the_fit_names_the_method(wrong: Any) -> None:
         model.intervals()
     with pytest.raises(ParameterError, match="intervals gave "):
         model.report()
+
+
+@dataclass(frozen=True)
+class Rows(Sums):
+    """The sum of the rows, of which `units` says what they mean."""
+
+    units: tuple[float, ...] = ()
+
+
+def test_units_are_what_one_unit_of_a_column_adds_to_a_row_of_a_table_or_matrix() -> None:
+    columns = [Numeric("a", 10, 60), Numeric("b", -2, 2), Categorical("k", ("u", "v"))]
+    schema = Schema([*columns, Interaction("a", "b")], target=Target("y", classes=("no", "yes")))
+    free = {"epsilon": math.inf, "delta": 1e-6}
+
+    def of_table(a: float, b: float, k: str) -> Any:
+        table = dpvb.Table({"a": [a], "b": [b], "k": [k], "y": ["no"]}, schema)
+        return dpvb.PrivateModel(Rows(), **free).fit(table)
+
+    start = of_table(20.0, 0.0, "u")
+    unit = dict(zip(start._fitted_model.columns, start._fitted_model.units, strict=True))
+    moved = {
+        "a": of_table(21.0, 0.0, "u").q_ - start.q_,
+        "b": of_table(20.0, 1.0, "u").q_ - start.q_,
+        "k=v": of_table(20.0, 0.0, "v").q_ - start.q_,
+    }
+    moved["a:b"] = of_table(21.0, 1.0, "u").q_ - start.q_ - moved["a"] - moved["b"]
+    for place, name in enumerate(start._fitted_model.columns):
+        if name in moved:
+            assert moved[name][place] == pytest.approx(unit[name], rel=1e-6), name  # Sums are on a grid.
+    plain = {**free, "max_row_norm": 4.0, "response": LABELS}
+    by_matrix = [dpvb.PrivateModel(Rows(), **plain).fit([[x, 0.5]], ["no"]) for x in (0.0, 1.0)]
+    assert by_matrix[1].q_[0] - by_matrix[0].q_[0] == pytest.approx(by_matrix[0]._fitted_model.units[0])
+    with pytest.raises(ParameterError, match=r"field units the steps of the features .*Nothing was charged"):
+        dpvb.PrivateModel(Rows(units=(1.0, 1.0)), **plain).fit([[0.0, 0.5]], ["no"])
 
 
 def test_labels_and_names_are_filled_in_or_compared() -> None:

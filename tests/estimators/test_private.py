@@ -122,6 +122,14 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "an init that raises": (broken(init=raising), "init gave KeyError"),
     "a start that is not finite": (broken(init=lambda self, rng: np.full(2, math.nan)), "q must be finite"),
     "an m_step that raises": (broken(m_step=raising), "m_step gave KeyError"),
+    "an m_step that always gives NaN": (
+        broken(m_step=lambda self, s, q: {"mean": q if isinstance(q, np.ndarray) else 0.0, "rate": math.nan}),
+        r"m_step returned a q with which no fit goes on.*q\.rate must be finite.*3 \* s\.noise_std",
+    ),
+    "an m_step that always divides by 0": (
+        broken(m_step=lambda self, s, q: np.full(2, 1 // round(0 * s.noisy("s")[0]))),
+        "m_step gave ZeroDivisionError",
+    ),
     "an m_step that returns another q": (
         broken(
             e_step=lambda self, q, x, blocks: {"s": dpvb.Rows(x * q.mean())},
@@ -200,6 +208,11 @@ SOUND: dict[str, dict[str, Any]] = {
     "shapes and bounds of NumPy": {"blocks": {"s": dpvb.Block([np.int64(2)], np.float32(1.0))}},  # type: ignore[arg-type]
     "a mean, which a sum of nothing has not": {"m_step": lambda self, s, q: s.noisy("s") / np.sign(s.noisy("s"))},
     "an m_step that needs units": {"m_step": lambda self, s, q: np.linalg.inv(np.diag(s.noisy("s")))},
+    "a covariance that noise alone has not": {
+        "blocks": {"s": dpvb.Block((2, 2), 1.0, "gram")},
+        "e_step": lambda self, q, batch, blocks: {"s": dpvb.Gram(batch, np.ones(len(batch)) + 0 * batch[:, 0])},
+        "m_step": lambda self, s, q: np.linalg.cholesky(s.noisy("s") + 1e-3 * np.eye(2)).diagonal(),
+    },
     "an m_step that divides": {"m_step": lambda self, s, q: q + 1 / float(s.noisy("s")[0])},
 }
 
@@ -212,7 +225,11 @@ def test_a_model_that_only_no_data_make_fail_is_fitted(members: dict[str, Any]) 
 
 @pytest.mark.guarantees("smoke tests")
 @kills("leaks", "a tryout on the private rows")
-@edit("estimators/private.py", "return rows, nobody", "return rows, rows")
+@edit(
+    "estimators/private.py",
+    "return ModelRows(design, response is not None), nobody",
+    "return ModelRows(design, response is not None), ModelRows(design, response is not None)",
+)
 def test_a_tryout_looks_at_no_row_of_the_data() -> None:
     seen = []
 

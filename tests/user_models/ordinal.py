@@ -25,6 +25,8 @@ from dpvb.kernels.linear import product
 
 # Largest norm of a row's score; steeper rows are clipped.
 _BOUND = 2.0
+# Share of the steps whose scores FixedCurvature averages.
+_AVERAGED = 0.8
 # Smallest gap between thresholds at which scores begin.
 _LEAST = 0.05
 
@@ -154,4 +156,5 @@ class ProportionalOdds(dpvb.Model):
     def expected_accuracy(self, noise, n):
         # A row's squared score is about 1/4 per parameter of size 1/√p.
         information = n / (4 * len(self.names))
-        return "posterior std of a coefficient", float(np.sqrt(1 / information + (noise["score"] / information) ** 2))
+        averaged = noise["score"] / np.sqrt(_AVERAGED * self.n_steps)
+        return "posterior std of a coefficient", float(np.sqrt(1 / information + (averaged / information) ** 2))

@@ -18,7 +18,7 @@ from dpvb import accounting
 from dpvb.accounting.events import RELATIONS, Event, NeighboringRelation
 from dpvb.core.blocks import PHASES, Block, Phase, swap_ratio
 from dpvb.core.counting import COUNTS, with_counts
-from dpvb.core.model import MIDWAY, SHARES
+from dpvb.core.model import MIDWAY, SHARES, StepSize
 from dpvb.core.sampling import FullBatch, Sampler
 from dpvb.guards.errors import ParameterError, PrivacyError, check_choice, check_delta, check_number
 
@@ -143,6 +143,17 @@ class Plan:
         """Noise std of the mean of a block's releases from number `start` on, each weighted by its precision."""
         stds = self.noise_stds(name)[start:]
         return 0.0 if min(stds) == 0 else math.fsum(std**-2 for std in stds) ** -0.5
+
+    def noise_std_at_end(self, name: str, rho: StepSize) -> float:
+        """Noise std of a block's full-data sum in the last `core.estimate.Estimate` of a run with these step sizes."""
+        variance = mass = 0.0
+        for t, release in enumerate(self.releases, start=1):
+            if name in release.blocks:
+                fresh = release.noise_std(name) / release.mechanism.sampler.sampling_prob
+                step = rho(t) if release.blocks[name].average else 1.0
+                variance = step**2 * fresh**2 + (1 - step) ** 2 * variance
+                mass = step + (1 - step) * mass
+        return math.sqrt(variance) / mass
 
     def scaled(self, scale: float) -> Plan:
         """The same plan with all noise multipliers scaled."""

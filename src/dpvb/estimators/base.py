@@ -560,7 +560,7 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
 
     def _expected_accuracy(self, task: Task[M], plan: Plan, n: float) -> ExpectedAccuracy:
         """Return the expected accuracy of a fit to n units under a calibrated plan; by default, the noise of means."""
-        return ExpectedAccuracy.of_means(plan, n)
+        return ExpectedAccuracy.of_means(plan, n, task.rho)
 
     def _accuracy_of_result(self) -> ExpectedAccuracy | None:
         """Return the accuracy of the result, from released numbers only; None: not defined for this model."""

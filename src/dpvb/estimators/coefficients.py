@@ -296,7 +296,7 @@ def known_coefficients(
         usual,
         _WORTH,
         unknown=_PRIOR,
-        details=tuple(by_column),
+        details=(*scores.assumed, *by_column),
     )
 
 

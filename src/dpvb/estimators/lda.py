@@ -445,7 +445,7 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
     def _expected_accuracy(self, task: Task[LDAModel], plan: Plan, n: float) -> ExpectedAccuracy:
         model = task.model
         if model.means or not model.iterates:  # Topics around those of a prior need not stand above the noise.
-            return replace(ExpectedAccuracy.of_means(plan, n), enough=math.nan)
+            return replace(ExpectedAccuracy.of_means(plan, n, task.rho), enough=math.nan)
         strength, number = signal_over_noise(model, plan, task.rho, n) / model.detectable, model.n_components
         share = float(ndtr(math.log(strength) / _SIZE_SPREAD)) if 0 < strength < math.inf else float(strength > 0)
         return _topics(number * share, number, details=_threshold(plan))
@@ -703,7 +703,9 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         model = self._model(source.width, number, lists=lists, n_steps=n_steps)
         plan = self._relative_plan(model, source.unit, schedule)
         if self.release_word_totals:
-            model = replace(model, final_noise=final_std(plan, schedule.rho) / plan.releases[0].noise_std("words"))
+            model = replace(
+                model, final_noise=plan.noise_std_at_end("counts", schedule.rho) / plan.releases[0].noise_std("words")
+            )
         if self._opens and self.word_weight_power is None and signal / number >= model.detectable:
             # A release that finds words counts no documents, so that a public number decides on the word weights.
             model = replace(model, word_weight_power=WEIGHT_POWER)
@@ -915,7 +917,7 @@ _DIFFERENT = 100
 
 def signal_over_noise(model: LDAModel, plan: Plan, rho: StepSize, num_units: float) -> float:
     """Norm of a topic's expected sum off the background, over the noise std of an entry, under a calibrated plan."""
-    return model.signal(num_units, final_std(plan, rho))
+    return model.signal(num_units, plan.noise_std_at_end("counts", rho))
 
 
 def _topics(above: float, number: int, details: tuple[tuple[str, float], ...] = ()) -> ExpectedAccuracy:
@@ -930,17 +932,6 @@ def _threshold(plan: Plan) -> tuple[tuple[str, float], ...]:
         return ()
     number = math.ceil(mechanism.threshold * math.sqrt(_DIFFERENT))
     return ((f"documents of {_DIFFERENT} words that must use a word, so that it is found", float(number)),)
-
-
-def final_std(plan: Plan, rho: StepSize) -> float:
-    """Noise std of an entry of the topics' sums at the end of a plan; see `core.estimate`."""
-    variance = mass = 0.0
-    for t, release in enumerate(plan, start=1):
-        if "counts" in release.blocks:
-            fresh = release.noise_std("counts") / release.mechanism.sampler.sampling_prob
-            variance = rho(t) ** 2 * fresh**2 + (1 - rho(t)) ** 2 * variance
-            mass = rho(t) + (1 - rho(t)) * mass
-    return math.sqrt(variance) / mass
 
 
 def topics_above_noise(model: LDAModel, q: Topics, plan: Plan, rho: StepSize, rng: np.random.Generator) -> Bools:
@@ -958,7 +949,7 @@ def topics_above_noise(model: LDAModel, q: Topics, plan: Plan, rho: StepSize, rn
         return np.ones(model.n_components, dtype=bool)
     if model.signal(q.num_units, std) < _HOPELESS * model.detectable:
         return np.zeros(model.n_components, dtype=bool)
-    plan = plan.scaled(std / final_std(plan, rho))
+    plan = plan.scaled(std / plan.noise_std_at_end("counts", rho))
     wall = Wall(_without_topics(q, max(round(q.num_units), 1), plan.unit, rng), plan)
     null, _ = loop.fit(model, wall, plan, rho=rho, rng=rng)
     return np.asarray(topic_deviations(model, q) > _MARGIN * topic_deviations(model, null).max())

@@ -110,7 +110,7 @@ class LinearDynamicalSystem(SequenceModel[linear_dynamical.LinearDynamical, Line
         self, task: Task[linear_dynamical.LinearDynamical], plan: Plan, n: float
     ) -> ExpectedAccuracy:
         return replace(
-            ExpectedAccuracy.of_means(plan, n), name="noise of the moments of windows, over a person's bound"
+            ExpectedAccuracy.of_means(plan, n, task.rho), name="noise of the moments of windows, over a person's bound"
         )
 
     def _quality_range(self, model: linear_dynamical.LinearDynamical) -> tuple[float, float]:

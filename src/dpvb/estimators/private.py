@@ -73,6 +73,15 @@ from dpvb.rows import DesignRows
 
 # Characters of a model's own error that are shown.
 _MOST_SAID = 300
+# Ordinary synthetic rows of a tryout: more than a row has features in most tables, so that sums of squares have an
+# inverse; and the most numbers in them, 8 MB.
+_ORDINARY, _NUMBERS = 500, 10**6
+# Fields of a model that a fit fills in.
+_FILLED = {
+    "columns": "names of the features of X",
+    "units": "steps of the features for one unit of their columns",
+    "classes": "labels of the response",
+}
 # The method that follows a release, for messages; see `core.model.updated`.
 _METHODS = {"step": "m_step", "last": "finished"}
 
@@ -106,14 +115,17 @@ Asked = Callable[[Model, object], object]
 Scored = Callable[[Model, object, object], object]
 
 
-def try_out(task: Task[Model], nobody: Source[Any], keep: Asked, show: Asked, score: Scored | None) -> None:
-    """Fit a model to synthetic rows: without noise, and where that fails, with noise.
+def try_out(
+    task: Task[Model], nobody: Source[Any], ordinary: Source[Any], keep: Asked, show: Asked, score: Scored | None
+) -> None:
+    """Fit a model to synthetic rows: to zeros without noise, else with noise, else to ordinary rows.
 
-    A sound model passes one of the two. Numbers that no data would give may make an M-step fail, but hardly both times.
+    A sound model passes one of them. Numbers that no data would give may make an M-step fail, but hardly each time.
 
     Args:
         task: what a fit would do.
         nobody: synthetic rows of zeros with each label, as the source of the task has them; no chunk: none can be made.
+        ordinary: synthetic rows of all sizes and labels; `nobody` if none can be made.
         keep: raises for a q that no file can hold.
         show: raises for a q of which the model cannot show what it defines.
         score: raises for rows, at a q, that cannot be scored; None: the model scores none.
@@ -126,50 +138,77 @@ def try_out(task: Task[Model], nobody: Source[Any], keep: Asked, show: Asked, sc
     with said("the privacy statement"):
         # Without noise it needs no accountant.
         str(PrivacyStatement.from_plan(plan.scaled(0.0), delta=0.5, private=True, run_id="", public=task.public))
-    refused = None
-    for scale in (0.0, 1.0):
-        try:
-            with silence(logs=True):
-                return _fit(task, plan.scaled(scale), nobody, keep, show, score)
-        except ParameterError as error:
-            refused = refused or error
-    assert refused is not None
-    raise refused
-
-
-def _fit(task: Task[Model], plan: Plan, nobody: Source[Any], keep: Asked, show: Asked, score: Scored | None) -> None:
-    """`loop.fit`, looked at step by step."""
-    model, wall = task.model, Wall(nobody, plan)
-    with said("init"):
-        q = model.init(generator("seed", 0))
-    if (fault := domains.outside(q)) is not None:
-        raise ParameterError(f"model must start from a q that the wall answers: {fault}.")
+    refused: ParameterError | None = None
+    numbers: ParameterError | None = None
     # Each synthetic unit by itself, so that an error names its label; then none.
-    batches = [
+    asked = [
         chunk.select(np.arange(chunk.num_units) == unit) for chunk in nobody.chunks() for unit in range(chunk.num_units)
     ]
-    batches += [chunk.select(np.zeros(chunk.num_units, dtype=np.bool_)) for chunk in nobody.chunks()]
-    s = Estimate.empty(model.blocks)
+    asked += [chunk.select(np.zeros(chunk.num_units, dtype=np.bool_)) for chunk in nobody.chunks()]
+    for rows, scale in ((nobody, 0.0), (nobody, 1.0), (ordinary, float(ordinary is nobody))):
+        try:
+            with silence(logs=True):
+                numbers = _fit(task, plan.scaled(scale), rows, asked, keep, show, score)
+        except ParameterError as error:
+            refused = refused or error
+            continue
+        if numbers is None:
+            return
+    fault = refused or numbers
+    assert fault is not None
+    raise fault
+
+
+def _fit(
+    task: Task[Model],
+    plan: Plan,
+    rows: Source[Any],
+    asked: Sequence[ChunkOfUnits[Any]],
+    keep: Asked,
+    show: Asked,
+    score: Scored | None,
+) -> ParameterError | None:
+    """`loop.fit` to synthetic rows, looked at step by step, and each batch of `asked` by itself at each step.
+
+    Returns:
+        The first fault of a method after a release that the numbers of its sums may explain; None: there is none.
+    """
+    model, wall = task.model, Wall(rows, plan)
+    with said("init"):
+        q = model.init(generator("seed", 0))
+    if (place := domains.outside(q)) is not None:
+        raise ParameterError(f"model must start from a q that the wall answers: {place}.")
+    s, fault = Estimate.empty(model.blocks), None
     for t, release in enumerate(plan, start=1):
-        for batch in batches:
+        for batch in asked:
             _ask(task, q, release, batch)
         with said("the sum of synthetic rows"):
             released = wall.release(loop.query(model, q, release), release)
         with said("the step size"):
             s = s.update(released, task.rho(t))
-        # Errors that depend on the numbers of a sum are not errors of the model's form.
         method = _METHODS.get(s.phase, "started")
-        with said(method), suppress(ArithmeticError, np.linalg.LinAlgError):
-            q = updated(model, s, q)
+        try:
+            with said(method):
+                q = updated(model, s, q)
+        except ParameterError as error:
+            # Errors that depend on the numbers of a sum are not errors of the model's form.
+            if not isinstance(error.__cause__, ArithmeticError | np.linalg.LinAlgError):
+                raise
+            fault = fault or error
         with said(f"the q of {method}"):
             keep(model, q)
-        if domains.outside(q) is not None:
-            return
+        if (place := domains.outside(q)) is not None:
+            return fault or ParameterError(
+                f"{_BEFORE}: {method} returned a q with which no fit goes on, for sums of synthetic rows with and "
+                f"without noise: {place}. Bound sums from below, for example np.maximum(s.project(name), "
+                "3 * s.noise_std(name)). Nothing was charged."
+            )
     show(model, q)
-    for batch in batches if score is not None else ():
+    for batch in asked if score is not None else ():
         with said(f"score on {_rows(batch, task)}"):
             if np.isnan(np.asarray(score(model, q, batch.rows), dtype=np.float64)).any():  # type: ignore[misc]
                 raise ValueError("NaN")
+    return fault
 
 
 def _ask(task: Task, q: object, release: Release, batch: ChunkOfUnits[Any]) -> None:
@@ -306,7 +345,7 @@ class PrivateModel(PrivateEstimator[Model, Any]):
                 for y without response=, among all other public faults.
         """
         response = self._response_of(X)
-        source, nobody = self._source(X, y, group)
+        source, nobody, ordinary = self._source(X, y, group)
         columns = _columns_of(X, source)
         model = self._checked(_stated(self.model, columns, response))
         earlier, origin = known(self, (model, response, columns))
@@ -330,7 +369,7 @@ class PrivateModel(PrivateEstimator[Model, Any]):
         with said("its score_range"):
             scored = model.is_scored
         show = partial(_show, width=width, response=response)
-        try_out(task, nobody, _keep, show, _scores if scored else None)
+        try_out(task, nobody, ordinary, _keep, show, _scores if scored else None)
         return task
 
     def _take(self, task: Task[Model], q: object) -> None:
@@ -416,7 +455,7 @@ class PrivateModel(PrivateEstimator[Model, Any]):
         self._check_defined("score")
         if self._columns is not None:
             X = self._columns.scored(X, y)
-        source, _ = self._source(X, y, None)
+        source, *_ = self._source(X, y, None)
         if self._columns is not None and isinstance(source, ModelRows):
             check_width(source.width, self._columns.width, type(self._fitted_model).__name__)
         with said("score", _AFTER):
@@ -505,7 +544,9 @@ class PrivateModel(PrivateEstimator[Model, Any]):
         if not model.defines("expected_accuracy"):
             return super()._expected_accuracy(task, plan, n)
         with said("expected_accuracy"):
-            name, value = model.expected_accuracy({block: plan.noise_std_of_mean(block) for block in model.blocks}, n)
+            name, value = model.expected_accuracy(
+                {block: plan.noise_std_at_end(block, task.rho) for block in model.blocks}, n
+            )
             check_number(f"the expected accuracy {name!r}", value, low=0, closed="both")
         return ExpectedAccuracy(str(name), float(value), CLEAR)
 
@@ -546,7 +587,7 @@ class PrivateModel(PrivateEstimator[Model, Any]):
                 f"prior must be a fitted dpvb.PrivateModel of a {type(model).__name__}, or a file of one, got one of a "
                 f"{type(ours).__name__}."
             )
-        for name in ("columns", "classes"):
+        for name in _FILLED:
             if getattr(ours, name, None) != getattr(model, name, None):
                 raise ParameterError(f"prior must be a fit of a model with the same {name}: they differ.")
         if self._fitted_response != response:
@@ -583,14 +624,17 @@ class PrivateModel(PrivateEstimator[Model, Any]):
             )
         return response
 
-    def _source(self, X: Any, y: Responses, group: Iterable[object] | None) -> tuple[Source[Any], Source[Any]]:
-        """The rows of the caller, and synthetic rows of zeros, one for each label or end of the range of y."""
+    def _source(
+        self, X: Any, y: Responses, group: Iterable[object] | None
+    ) -> tuple[Source[Any], Source[Any], Source[Any]]:
+        """The rows of the caller, synthetic rows of zeros, one for each label or end of the range of y, and others."""
         if all(hasattr(type(X), name) for name in ("chunks", "count")) and hasattr(X, "unit"):
             if group is not None:
                 raise ParameterError("group must be None with a source: it says itself what its units are.")
             if y is not None or self.response is not None:
                 raise ParameterError("y and response must be None with a source: its chunks hold what rows have.")
-            return X, _nobody(X)
+            nobody = _nobody(X)
+            return X, nobody, nobody
         response = self._response_of(X)
         if (y is not None) and self.response is None:
             raise ParameterError(
@@ -617,13 +661,20 @@ class PrivateModel(PrivateEstimator[Model, Any]):
         else:
             max_row_norm = self.max_row_norm
             design = Design(X, y, response=response or LOGISTIC, max_row_norm=max_row_norm, group=group)
-        answer = None if response is None else _answers(response)
-        number = 1 if answer is None else len(answer)
-        person = None if design.unit == Design.row else range(number)
-        zero_nd = np.zeros((number, design.width))
-        zeros = Design(zero_nd, answer, response=response or LOGISTIC, max_row_norm=max_row_norm, group=person)
-        rows, nobody = (ModelRows(one, response is not None) for one in (design, zeros))
-        return rows, nobody
+        answer_n = None if response is None else _answers(response)
+
+        def rows(x_nd: Floats, y_n: NDArray[Any] | None) -> ModelRows:
+            """Synthetic rows, in shares of `max_row_norm`; each is a unit."""
+            person = None if design.unit == Design.row else range(len(x_nd))
+            bounds: Any = {"response": response or LOGISTIC, "max_row_norm": max_row_norm}
+            return ModelRows(Design(max_row_norm * x_nd, y_n, group=person, **bounds), response is not None)
+
+        rng = generator("seed", 0)
+        nobody = rows(np.zeros((1 if answer_n is None else len(answer_n), design.width)), answer_n)
+        number = min(_ORDINARY, max(_NUMBERS // max(design.width, 1), 1))
+        share_nd = rng.random((number, design.width)) / math.sqrt(max(design.width, 1))
+        ordinary = rows(share_nd, None if answer_n is None else rng.choice(answer_n, number))
+        return ModelRows(design, response is not None), nobody, ordinary
 
 
 def _answers(response: Response) -> NDArray[Any]:
@@ -761,21 +812,23 @@ def _check_methods(model: Model) -> None:
 
 
 def _stated(model: Any, columns: Columns | None, response: Response | None) -> Any:
-    """A model with the names of the features in its field `columns`, and the labels of the response in `classes`.
+    """A model with the names of the features in its field `columns`, their `units`, and the labels in `classes`.
 
     A field that is () is filled in. A model without such a field, or with another type of it, is left as it is.
 
     Raises:
-        ParameterError: for other names or labels, or the same in another order.
+        ParameterError: for other values, or the same in another order.
     """
-    stated: dict[str, tuple[Any, ...]] = {} if columns is None else {"columns": columns.feature_names}
+    stated: dict[str, tuple[Any, ...]] = {}
+    if columns is not None:
+        stated = {"columns": columns.feature_names, "units": columns.steps}
     if response is not None and response.is_label:
         stated["classes"] = tuple(response.classes)
     own = {name: getattr(model, name, None) for name in stated}
     for name, given in own.items():
-        named = name == "classes" or (columns is not None and columns.names is not None)
+        named = name != "columns" or (columns is not None and columns.names is not None)
         if type(given) is tuple and given and (given != stated[name] if named else len(given) != len(stated[name])):
-            whose = "labels of the response" if name == "classes" else "names of the features of X"
+            whose = _FILLED[name]
             raise ParameterError(
                 f"model must have in its field {name} the {whose}, in their order, or nothing: it has "
                 f"{notebook_html.abbreviated(given)} in place of {notebook_html.abbreviated(stated[name])}. "

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from dpvb.data.shards import paths_of
+from dpvb.data.tables.columns import Product
 from dpvb.data.tables.design import Design
 from dpvb.data.tables.matrices import RowMatrix, as_matrix
 from dpvb.data.tables.ranged import Numeric
@@ -112,6 +113,20 @@ class Columns:
     def feature_names(self) -> tuple[str, ...]:
         """Names of all features."""
         return self.names or places(self.width)
+
+    @property
+    def steps(self) -> tuple[float, ...]:
+        """What one unit of a column adds to each of its features in a delivered row; of interactions, the products."""
+        if self.schema is None:
+            return (1.0 / self.max_row_norm,) * self.width
+        gain = {column.name: column.units[0] for column in self.schema.own_columns}
+        steps = [
+            np.outer(gain[term.first.name], gain[term.second.name]).ravel() / term.shrink
+            if isinstance(term, Product)
+            else gain[term.name]
+            for term in self.schema.terms
+        ]
+        return tuple((np.concatenate(steps) / self.max_row_norm).tolist())
 
     def check_earlier(self, earlier: Columns) -> None:
         """Check that the rows of an earlier fit had these columns, in the same units.

@@ -105,7 +105,9 @@ class Model(model.Model[Any, Any], ABC):
         """Return a name and the expected size of an error of a fit to n units; at most 0.1 counts as accurate.
 
         Args:
-            noise: Standard deviation of the noise of the sum of each block, by name; public.
+            noise: Standard deviation of the noise of `s.noisy(name)` after the last release, by block; public. It is
+                that of one release, unless the step sizes of the schedule average releases. A model that averages m
+                releases itself divides it by √m; `dpvb.FixedCurvature` averages the last 80 % of the scores.
             n: Public number of units.
         """
         raise NotImplementedError

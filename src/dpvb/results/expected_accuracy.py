@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpvb.core.counting import COUNTS
+from dpvb.core.model import StepSize
 from dpvb.core.plan import Plan
 from dpvb.guards.arrays import Floats
 from dpvb.results.statement import percent
@@ -52,23 +53,23 @@ class ExpectedAccuracy:
     details: tuple[tuple[str, float], ...] = ()
 
     @classmethod
-    def of_means(cls, plan: Plan, n: float) -> ExpectedAccuracy:
+    def of_means(cls, plan: Plan, n: float, rho: StepSize) -> ExpectedAccuracy:
         """Return the noise of the mean of n units, relative to the bound of a block, for the block with the most noise.
+
+        The mean is that of the last M-step: a step that uses only the newest release has the noise of one release.
 
         Args:
             plan: Calibrated releases of the fit.
             n: Public number of units.
+            rho: Step sizes of the fit.
         """
-        precision: dict[str, float] = {}
-        for release in plan:
-            for name in release.blocks.keys() - COUNTS.keys():
-                block, std = release.blocks[name], release.noise_std(name) / release.mechanism.sampler.sampling_prob
-                added = (block.bound / std) ** 2 / math.prod(block.packed_shape) if std > 0 else math.inf
-                precision[name] = precision.get(name, 0.0) + added
-        parts = {
-            name: 1 / (math.sqrt(precision[name]) * n) for name in sorted(precision, key=lambda name: precision[name])
+        blocks = {name: block for release in plan for name, block in release.blocks.items() if name not in COUNTS}
+        noise = {
+            name: plan.noise_std_at_end(name, rho) * math.sqrt(math.prod(block.packed_shape)) / (block.bound * n)
+            for name, block in sorted(blocks.items())
         }
-        worst = next(iter(parts))
+        worst = max(noise, key=lambda name: noise[name])
+        parts = {name: noise[name] for name in sorted(noise, key=lambda name: -noise[name])}
         return cls(f"noise of the mean of {worst!r}, over its bound", parts[worst], CLEAR, details=tuple(parts.items()))
 
     @property

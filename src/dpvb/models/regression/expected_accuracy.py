@@ -46,6 +46,7 @@ class ScoreFacts:
         power, shrink: of the scales, as in `tuned`.
         steep: what the last curvature is multiplied by.
         loss: noise of a score over that of the plan; residuals of numbers are divided by their clip, in their std.
+        assumed: what is assumed of the responses, by name.
     """
 
     curvature: float
@@ -54,14 +55,20 @@ class ScoreFacts:
     shrink: float = tuned.SCALE_SHRINK
     steep: float = 1.0
     loss: float = 1.0
+    assumed: tuple[tuple[str, float], ...] = ()
 
     @classmethod
     def of(cls, likelihood: Likelihood) -> ScoreFacts:
-        """Those of labels or counts; a typical count is an eighth of the largest, and half of the trials are made."""
+        """Those of labels or counts; a typical count is an eighth of the largest, and half of the trials are made.
+
+        A dispersion that is learned is taken to be 1. It may change the standard deviations by a factor of three.
+        """
         if likelihood.is_count:
-            counts = likelihood.at(1.0)
-            typical = float(counts.information(np.array(likelihood.max_count / _OVER)))
-            return cls(typical, steep=2.0 * counts.steepest, loss=_COUNTS)
+            counts, mean = likelihood.at(1.0), likelihood.max_count / _OVER
+            assumed = (("assumed mean of the counts", mean), ("assumed dispersion", counts.r))
+            typical = float(counts.information(np.array(mean)))
+            known = assumed if likelihood.learns_dispersion else assumed[:1]
+            return cls(typical, steep=2.0 * counts.steepest, loss=_COUNTS, assumed=known)
         size = max(likelihood.max_size / 2, 1.0)
         return cls(_CURVATURE * size, size)
 
