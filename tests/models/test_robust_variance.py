@@ -60,16 +60,25 @@ def test_where_the_model_holds_both_variances_agree() -> None:
     np.testing.assert_allclose(plain.coef_std_, robust.coef_std_, rtol=0.05)
 
 
-@given(seed=st.integers(0, 2**32 - 1))
-def test_without_noise_a_variance_is_what_was_released_and_under_much_noise_the_models(seed: int) -> None:
+@given(seed=st.integers(0, 2**32 - 1), d=st.integers(1, 4))
+def test_without_noise_a_variance_is_what_was_released_and_under_much_noise_the_models(seed: int, d: int) -> None:
     rng = np.random.default_rng(seed)
-    model_ee, half_ee = (a_ee @ a_ee.T + np.eye(4) for a_ee in rng.standard_normal((2, 4, 4)))
+    model_ee, half_ee = (a_ee @ a_ee.T + np.eye(d) for a_ee in rng.standard_normal((2, d, d)))
     near_ee = model_ee + 0.02 * half_ee
     np.testing.assert_allclose(read_robust(near_ee, model_ee, 0.0), near_ee, rtol=1e-9)
-    noise_ee = rng.standard_normal((4, 4))
+    noise_ee = rng.standard_normal((d, d))
     noise_ee = 1e6 * (noise_ee + noise_ee.T) / 2
     read_ee = read_robust(near_ee + noise_ee, model_ee, 1e6)
     np.testing.assert_allclose(read_ee, model_ee, rtol=1e-2)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, np.inf])
+@pytest.mark.parametrize("kind", [dpvb.LinearRegression, dpvb.PoissonRegression, dpvb.LogisticRegression])
+def test_a_single_coefficient_has_a_variance(kind: Any, epsilon: float) -> None:
+    own = {dpvb.LinearRegression: {"y_range": (-4, 4)}, dpvb.PoissonRegression: {"max_count": 5}}.get(kind, {})
+    model = kind(fit_intercept=False, robust=True, **{**GIVEN, "epsilon": epsilon}, **own)
+    model.fit(X[:, :1], (X[:, 0] > 0).astype(float))
+    assert 0 < np.ravel(model.coef_std_)[0] < np.inf
 
 
 def test_intervals_of_correlated_rows_cover_at_their_width(monkeypatch: pytest.MonkeyPatch) -> None:

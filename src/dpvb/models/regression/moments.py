@@ -289,15 +289,17 @@ def read_robust(noisy_ee: Floats, model_ee: Floats, sd: float) -> Floats:
     mean = float(np.trace(seen_ee)) / d
     away_ee = seen_ee - mean * np.eye(d)
     if sd > 0:
-        # Noise of the trace over d, and mean square noise of the d (d + 1) / 2 - 1 other coordinates.
         precision_ee = back_ee.T @ back_ee
-        square, rest = float(np.sum(precision_ee**2)), max(d * (d + 1) / 2 - 1, 1)
-        mean_sd = sd * math.sqrt(square) / d
-        away_sd = sd * math.sqrt(max(0.5 * (float(np.trace(precision_ee)) ** 2 + square) - square / d, 0.0) / rest)
+        square = float(np.sum(precision_ee**2))
+        mean_sd = sd * math.sqrt(square) / d  # Noise of the trace over d.
         log_t = np.linspace(-4.5, 3.5, 401)
         log_weight_t = -0.5 * (log_t + 0.5) ** 2 - 0.5 * ((mean - np.exp(log_t)) / mean_sd) ** 2
         weight_t = np.exp(log_weight_t - log_weight_t.max())
         mean = float(np.exp(log_t) @ weight_t) / float(weight_t.sum())
+    if sd > 0 and d > 1:  # For one coordinate, A is 0.
+        # Mean square noise of the d (d + 1) / 2 - 1 other coordinates.
+        rest = d * (d + 1) / 2 - 1
+        away_sd = sd * math.sqrt((0.5 * (float(np.trace(precision_ee)) ** 2 + square) - square / d) / rest)
         size_t = np.linspace(0.0, 10.0, 2001)
         variance_t = (mean * size_t) ** 2 + away_sd**2
         log_weight_t = -size_t - 0.5 * rest * np.log(variance_t)
