@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import own_models
 import pytest
 from planted import edit, kills
 from scipy import io, sparse
@@ -175,6 +176,30 @@ def test_plan_forecasts_topics() -> None:
     assert facts["strength"] < 1 < facts["budget_table"][-1]["strength"]
     assert "--n-units must be" in run(*given[:2], "--n-units", 0, *given[4:], code=2).stderr
     assert "There is no model 'nonsense'" in run("plan", "nonsense", code=2).stderr
+    assert "no_such:Model must be a dpvb.Model" in run("plan", "no_such:Model", code=2).stderr
+
+
+def test_a_model_of_ones_own_is_planned_by_its_name_as_in_python() -> None:
+    given = ("--n-units", 2000, "--width", 2, "--max-row-norm", 1, "--epsilon", 1, "--delta", 1e-5, "--json")
+    facts = json.loads(run("plan", "own_models:Noting", *given, "--n-steps", 4).stdout)
+    fit = dpvb.PrivateModel(own_models.Noting(n_steps=4), max_row_norm=1.0, epsilon=1.0, delta=1e-5)
+    assert facts["value"] == dpvb.plan(fit, 2000, 2).expected_accuracy.number
+    assert "--n-steps" in " ".join(run("plan", "own_models:Noting", "--help").stdout.split())
+
+
+@pytest.mark.parametrize("words", [("lda", "--width", 50, "--topics", 3), ("markov-chain", "--symbols", 5)])
+def test_a_plan_of_persons_is_that_of_persons(words: tuple[object, ...]) -> None:
+    given = ("plan", *words, "--n-units", 5000, "--epsilon", 1, "--delta", 1e-5)
+    assert "expected for 5,000 persons at epsilon = 1" in run(*given, "--grouped").stdout
+    assert "persons" not in run(*given).stdout
+
+
+def test_a_schema_says_itself_whose_the_rows_are(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    dpvb.Schema([dpvb.data.Numeric("a", 0, 1)], group="who").save(schema)
+    given = ("plan", "pca", "--schema", schema, "--n-units", 5000, "--epsilon", 1, "--delta", 1e-5)
+    assert "5,000 persons" in run(*given).stdout
+    assert "--grouped must be False with a schema" in run(*given, "--grouped", code=2).stderr
 
 
 @pytest.mark.parametrize("name", sorted(fit.summaries()))

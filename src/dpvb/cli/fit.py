@@ -231,6 +231,24 @@ def options_of_model(kind: type[dpvb.Model], taken: Container[str]) -> Iterator[
         )
 
 
+def own_model(
+    name: str, taken: Container[str]
+) -> tuple[list[inspect.Parameter], Callable[[dict[str, Any]], dict[str, Any]]]:
+    """Return the options of the fields of a model MODULE:CLASS, and what makes the argument `model` of their values.
+
+    Args:
+        name: Name of a command; that of an estimator has no such options and no such argument.
+        taken: Names of options of the estimator.
+    """
+    if ":" not in name:
+        return [], lambda given: {}
+    kind = model_named(name)
+    parts, hints = [*options_of_model(kind, taken)], get_type_hints(kind)
+    return parts, lambda given: {
+        "model": kind(**{part.name: _field(given.pop(part.name), hints[part.name]) for part in parts})
+    }
+
+
 def _field(value: Any, hint: Any) -> Any:
     """Return the value of a model's field from its option."""
     if get_origin(hint) is not tuple or not isinstance(value, str):
@@ -249,10 +267,7 @@ def fitting(name: str) -> Callable[..., None]:
 
     kind = kind_named(name)
     of_estimator, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
-    parts = (
-        {} if ":" not in name else {option.name: option for option in options_of_model(model_named(name), of_estimator)}
-    )
-
+    parts, model_of = own_model(name, of_estimator)
     of_the_run = inspect.signature(dpvb.Run).parameters
 
     def command(
@@ -276,10 +291,7 @@ def fitting(name: str) -> Callable[..., None]:
             raise ParameterError("--out must name the model file to write, unless --dry-run is given.")
         parameters = inspect.signature(kind).parameters
         values = {name: value_of(name, value, hints[name]) for name, value in given.items() if name in parameters}
-        if parts:
-            of_fields = get_type_hints(own_model := model_named(name))
-            values["model"] = own_model(**{field: _field(given.pop(field), of_fields[field]) for field in parts})
-        model = kind(**values)
+        model = kind(**values, **model_of(given))
         run = dpvb.Run(**{name: value for name, value in given.items() if name in of_the_run})
         if dry_run:
             dry_run_fit(model, given, run, quiet=quiet)
@@ -303,7 +315,7 @@ def fitting(name: str) -> Callable[..., None]:
 
     *shared, _ = inspect.signature(command, eval_str=True).parameters.values()
     # Those first that must be given.
-    every = (*of_files(kind), *parts.values(), *of_estimator.values(), *shared)
+    every = (*of_files(kind), *parts, *of_estimator.values(), *shared)
     ordered = sorted(every, key=lambda option: option.default is not option.empty)
     command.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     command.__annotations__ = {option.name: option.annotation for option in ordered}

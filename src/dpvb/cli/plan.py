@@ -14,7 +14,7 @@ import typer
 
 import dpvb
 from dpvb.cli import options
-from dpvb.cli.fit import Kinds, kinds, needed, of_files, options_of, summary, value_of, word_of
+from dpvb.cli.fit import Kinds, kind_named, kinds, needed, of_files, options_of, own_model, summary, value_of, word_of
 from dpvb.cli.root import app
 from dpvb.cli.terminal import echo, print_json, print_table, working
 from dpvb.guards.errors import ParameterError, check_integer, check_number
@@ -23,6 +23,10 @@ Units = Annotated[
     int, typer.Option(help="Approximate public number of units; do not compute it from the data.", show_default=False)
 ]
 Width = Annotated[int | None, typer.Option(help="Number of columns or words.", show_default=False)]
+Grouped = Annotated[
+    bool,
+    typer.Option("--grouped", help="The fit gets the person of each row or document: the units are persons."),
+]
 Plot = Annotated[
     Path | None,
     typer.Option(help="Write a plot of accuracy and privacy by epsilon: .png, .pdf or .svg.", show_default=False),
@@ -37,28 +41,38 @@ class _Plans(Kinds):
     def get_command(self, ctx: Any, name: str) -> Any:
         if not name:  # An error of the group names the options of the group.
             return self
-        name = name.replace("_", "-")
-        return _command(name) if name in kinds() else None
+        name = name if ":" in name else name.replace("_", "-")
+        return _command(name) if name in kinds() or ":" in name else None
 
 
 plan = typer.Typer(cls=_Plans, no_args_is_help=False)
 app.add_typer(plan, name="plan")
 
 
-def planning(kind: type[dpvb.PrivateEstimator]) -> Callable[..., None]:
-    """Return the function that plans an estimator class, with the options in its signature."""
+def planning(name: str) -> Callable[..., None]:
+    """Return the function that plans the estimator of a command, with the options in its signature."""
+    kind = kind_named(name)
     parameters, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
+    of_model, model_of = own_model(name, parameters)
     columns = {option.name: option for option in of_files(kind) if option.name in _OF_COLUMNS}
     if kind._reads not in ("sequences", "table"):
         width = inspect.Parameter("width", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Width)
         columns.setdefault("width", width)
 
-    def run(*, n_units: Units, plot: Plot = None, as_json: options.Json = False, **given: Any) -> None:
+    def run(
+        *,
+        n_units: Units,
+        grouped: Grouped = False,
+        plot: Plot = None,
+        as_json: options.Json = False,
+        **given: Any,
+    ) -> None:
         from dpvb.estimators.planned import plan as planned
 
         names = inspect.signature(kind).parameters
-        model = kind(**{name: value_of(name, value, hints[name]) for name, value in given.items() if name in names})
-        declared = {name: given[name] for name in columns if name not in names}
+        values = {name: value_of(name, value, hints[name]) for name, value in given.items() if name in names}
+        model = kind(**values, **model_of(given))
+        declared = {name: given[name] for name in columns if name not in names} | {"grouped": grouped}
         if declared.get("schema") is not None:
             declared["schema"] = dpvb.Schema.load(declared["schema"])
         n_units = check_integer("n_units", n_units, low=1)
@@ -81,7 +95,9 @@ def planning(kind: type[dpvb.PrivateEstimator]) -> Callable[..., None]:
         [
             shared["n_units"],
             *columns.values(),
+            *of_model,
             *(option for name, option in parameters.items() if name != "n_units"),
+            *([] if kind._reads == "table" else [shared["grouped"]]),
             shared["plot"],
             shared["as_json"],
         ],
@@ -109,7 +125,7 @@ def _quoted(
 @cache
 def _command(name: str) -> Any:
     """Return the command of an estimator class."""
-    kind = kinds()[name]
+    kind = kind_named(name)
     text_of = summary(inspect.getdoc(kind))
     about = (
         "All inputs are public: the command reads no data and uses no budget. With --ledger and --dataset it reads how "
@@ -120,7 +136,7 @@ def _command(name: str) -> Any:
         f"Estimate the accuracy of this fit: {text_of[:1].lower()}{text_of[1:]}\n\n{about}\n\n    dpvb plan {name} "
         f"--n-units 20000 {needed(kind)}--epsilon 1 --delta 1e-5"
     )
-    program.command(name, help=text)(planning(kind))
+    program.command(name, help=text)(planning(name))
     return typer.main.get_command(program)
 
 

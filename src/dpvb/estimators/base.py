@@ -547,11 +547,13 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
                 fitted._take(*fitted._run(task, run, is_dry_run=True))
         return fitted  # type: ignore[no-any-return]
 
-    def _foreseen(self, **columns: Any) -> tuple[Task[M], Plan]:
-        """Return the task of a fit in declared columns, and its calibrated releases."""
+    def _foreseen(self, *, grouped: bool = False, **columns: Any) -> tuple[Task[M], Plan]:
+        """Return the task of a fit in declared columns, of persons with several rows or not, and its releases."""
         columns["vocabulary"] = self._public_words(columns["vocabulary"])
+        if grouped and columns["schema"] is not None:
+            raise ParameterError("grouped must be False with a schema: its field `group` names the column of persons.")
         with Run().isolated():
-            task = self._task(**synthetic_rows.arguments(self, 1, **columns, grouped=False))
+            task = self._task(**synthetic_rows.arguments(self, 1, **columns, grouped=grouped))
         return task, task.plan
 
     def _public_words(self, vocabulary: Sequence[str] | None) -> Any:

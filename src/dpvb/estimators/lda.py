@@ -426,9 +426,9 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         listed = None if q.listed == 0 else model.lists[q.listed - 1].name
         return FittedTopics(None if words is None else tuple(words), model.means, model.iterates, None, listed, **parts)
 
-    def _foreseen(self, **columns: Any) -> tuple[Task[LDAModel], Plan]:
+    def _foreseen(self, *, grouped: bool = False, **columns: Any) -> tuple[Task[LDAModel], Plan]:
         if self._opens or columns["width"] is None:
-            task, plan = super()._foreseen(**columns)
+            task, plan = super()._foreseen(grouped=grouped, **columns)
             if columns["width"] is None:
                 return task, plan
             width = check_integer("width", columns["width"], low=1)
@@ -439,7 +439,8 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         width = check_integer("width", columns["width"], low=1)
         self._check_sizes(width)
         with Run().isolated():
-            task = self._task_of(BagOfWords(sparse.csr_array((0, width))), prior, previous, {"width": width})
+            documents = BagOfWords(sparse.csr_array((0, width)), group=() if grouped else None)
+            task = self._task_of(documents, prior, previous, {"width": width})
         return task, task.plan
 
     def _expected_accuracy(self, task: Task[LDAModel], plan: Plan, n: float) -> ExpectedAccuracy:

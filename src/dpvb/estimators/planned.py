@@ -31,6 +31,7 @@ def plan(
     schema: Schema | None = None,
     vocabulary: Sequence[str] | None = None,
     responses: int | None = None,
+    grouped: bool = False,
     epsilons: Sequence[float] = _EPSILONS,
 ) -> PlanSummary:
     """Return the expected accuracy and privacy of a fit, from public facts only. Reads no data and uses no budget.
@@ -42,6 +43,8 @@ def plan(
         schema: Public columns of a table. None (default): X is not a table.
         vocabulary: Public words, one per column of counts. None (default): that of the estimator.
         responses: Number of responses or classes of a `PrivateModel`. None (default): the model has none.
+        grouped: Whether `fit` gets `group`, so that the units are persons, each with all of its rows. Default: False. A
+            schema declares its persons itself.
         epsilons: Budgets to compare, in (0, 100]. Default: 0.1, 0.3, 1, 3 and 10. An empty list compares neither
             budgets nor sizes of the model, which is faster.
 
@@ -65,6 +68,7 @@ def plan(
     number = check_integer("n", n, low=1, high=MOST)
     budgets = {check_number("epsilons", one, low=0, high=_LARGEST, closed="right") for one in epsilons}
     columns = {"width": width, "schema": schema, "vocabulary": vocabulary, "responses": responses}
+    columns["grouped"] = grouped
 
     def at(**changed: float) -> tuple[Plan, Callable[[float], ExpectedAccuracy]]:
         copy = clone(estimator).set_params(**changed)

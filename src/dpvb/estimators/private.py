@@ -116,7 +116,7 @@ Scored = Callable[[Model, object, object], object]
 
 
 def try_out(
-    task: Task[Model], nobody: Source[Any], ordinary: Source[Any], keep: Asked, show: Asked, score: Scored | None
+    task: Task[Model], zeros: Source[Any], ordinary: Source[Any], keep: Asked, show: Asked, score: Scored | None
 ) -> None:
     """Fit a model to synthetic rows: to zeros without noise, else with noise, else to ordinary rows.
 
@@ -124,8 +124,8 @@ def try_out(
 
     Args:
         task: what a fit would do.
-        nobody: synthetic rows of zeros with each label, as the source of the task has them; no chunk: none can be made.
-        ordinary: synthetic rows of all sizes and labels; `nobody` if none can be made.
+        zeros: synthetic rows of zeros with each label, as the source of the task has them; no chunk: none can be made.
+        ordinary: synthetic rows of all sizes and labels; `zeros` if none can be made.
         keep: raises for a q that no file can hold.
         show: raises for a q of which the model cannot show what it defines.
         score: raises for rows, at a q, that cannot be scored; None: the model scores none.
@@ -142,10 +142,10 @@ def try_out(
     numbers: ParameterError | None = None
     # Each synthetic unit by itself, so that an error names its label; then none.
     asked = [
-        chunk.select(np.arange(chunk.num_units) == unit) for chunk in nobody.chunks() for unit in range(chunk.num_units)
+        chunk.select(np.arange(chunk.num_units) == unit) for chunk in zeros.chunks() for unit in range(chunk.num_units)
     ]
-    asked += [chunk.select(np.zeros(chunk.num_units, dtype=np.bool_)) for chunk in nobody.chunks()]
-    for rows, scale in ((nobody, 0.0), (nobody, 1.0), (ordinary, float(ordinary is nobody))):
+    asked += [chunk.select(np.zeros(chunk.num_units, dtype=np.bool_)) for chunk in zeros.chunks()]
+    for rows, scale in ((zeros, 0.0), (zeros, 1.0), (ordinary, float(ordinary is zeros))):
         try:
             with silence(logs=True):
                 numbers = _fit(task, plan.scaled(scale), rows, asked, keep, show, score)

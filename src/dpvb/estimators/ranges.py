@@ -116,7 +116,7 @@ class Columns:
 
     @property
     def steps(self) -> tuple[float, ...]:
-        """What one unit of a column adds to each of its features in a delivered row; of interactions, the products."""
+        """Step of each feature in a delivered row for one unit of its column; of interactions, the products."""
         if self.schema is None:
             return (1.0 / self.max_row_norm,) * self.width
         gain = {column.name: column.units[0] for column in self.schema.own_columns}
