@@ -465,31 +465,38 @@ class Answers:
     def close(self) -> None: ...
 
 
+@kills("releases", "an answer to an earlier step, which a worker kept, as that of this step")
+@edit("cluster/engine.py", "list(range(num_parts)) or total.key != key:", "list(range(num_parts)):")
 @pytest.mark.parametrize(
     "answered",
     [
-        Answered((0, 1), 1.0),
-        Answered((0, 1, 1, 2), 2.0),
-        Answered((0, 1, 2), None),
-        Answered((0, 1, 2, 3), 1.0),
-        Answered((), None),
+        Answered((0, 1), 1.0, "key"),
+        Answered((0, 1, 1, 2), 2.0, "key"),
+        Answered((0, 1, 2), None, "key"),
+        Answered((0, 1, 2, 3), 1.0, "key"),
+        Answered((), None, "key"),
+        Answered((0, 1, 2), 1.0, "earlier key"),
+        Answered((0, 1, 2), 1.0),
         "no answer",
-        Answered(3, 1.0),  # type: ignore[arg-type]
-        Answered((0, 1, None), 1.0),  # type: ignore[arg-type]
-        Answered((0.0, 1.0, 2.0), 1.0),  # type: ignore[arg-type]
+        Answered(3, 1.0, "key"),  # type: ignore[arg-type]
+        Answered((0, 1, None), 1.0, "key"),  # type: ignore[arg-type]
+        Answered((0.0, 1.0, 2.0), 1.0, "key"),  # type: ignore[arg-type]
     ],
 )
 def test_every_part_counts_exactly_once(answered: Any) -> None:
     with pytest.raises(PartMissing):
         map_reduce(ONES, 3, None, [None] * 3, "key", engine=Answers(answered))
-    assert map_reduce(ONES, 3, None, [None] * 3, "key", engine=Answers(Answered((0, 2, 1), 3.0))) == 3.0
+    assert map_reduce(ONES, 3, None, [None] * 3, "key", engine=Answers(Answered((0, 2, 1), 3.0, "key"))) == 3.0
 
 
+@kills("releases", "sums of two steps that are added")
+@edit("cluster/engine.py", "one.answer is None or total.key != one.key:", "one.answer is None:")
 def test_a_total_speaks_of_all_its_parts_and_a_failed_answer_spoils_it() -> None:
-    sound, failed = Answered((0, 2), 1.0), Answered((1,), None)
-    assert added(ONES, sound, Answered((1,), 2.0)) == Answered((0, 2, 1), 3.0)
+    sound, failed = Answered((0, 2), 1.0, "key"), Answered((1,), None, "key")
+    assert added(ONES, sound, Answered((1,), 2.0, "key")) == Answered((0, 2, 1), 3.0, "key")
     assert added(ONES, added(ONES, sound, failed), sound).answer is None
-    assert added(ONES, sound, Answered((1,), "text")).answer is None
+    assert added(ONES, sound, Answered((1,), "text", "key")).answer is None
+    assert added(ONES, sound, Answered((1,), 2.0, "earlier key")).answer is None
 
 
 class Told(Answers):
@@ -502,7 +509,59 @@ class Told(Answers):
     def hold(self, parts: Any, model: Any = None) -> None: ...
 
     def run(self, task: Any, told: bytes, own: Any, key: str) -> Any:
-        return Answered(tuple(range(len(own))), self.said[key.rpartition("-")[2]])
+        return Answered(tuple(range(len(own))), self.said[key.rpartition("-")[2]], key)
+
+
+class Deaf(np.ndarray[Any, np.dtype[np.int64]]):
+    """An array to which nothing can be added."""
+
+    def __iadd__(self, other: Any) -> Any:
+        return self
+
+
+OF_FOUR = Plan([Release({"a": Block((4,), 1.0)}, Mechanism(FullBatch(), 1.0))])
+SUMS: dict[str, Any] = {
+    "masked": lambda sum_n: np.ma.array(sum_n, mask=True),
+    "of a class": lambda sum_n: sum_n.view(Deaf),
+    "floats": lambda sum_n: sum_n.astype(float),
+    "objects": lambda sum_n: sum_n.astype(object),
+    "other bytes": lambda sum_n: sum_n.astype(">i8"),
+    "another shape": lambda sum_n: sum_n[None],
+    "no array": lambda sum_n: sum_n.tolist(),
+}
+
+
+@kills("sums", "a masked array as the sum of a cluster, to which no noise is added")
+@edit(
+    "cluster/distributed_source.py",
+    "return type(value) is np.ndarray and value.dtype == np.int64",
+    "return isinstance(value, np.ndarray) and value.dtype == np.int64",
+)
+@pytest.mark.parametrize("form", SUMS)
+def test_a_sum_in_another_form_is_not_released(form: str) -> None:
+    engine = Told({__version__}, dict.fromkeys(range(8), 1))
+    source = DistributedSource(logistic().source, None, engine)
+    engine.said["0"] = {"a": SUMS[form](np.zeros(4, np.int64))}
+    wall: Wall[Any] = Wall(source, OF_FOUR, noise=InsecureNoise(1))
+    with pytest.raises(PrivateComputationError, match="its reason stays private"):
+        wall.release(lambda rows: {}, OF_FOUR.releases[0])
+
+
+@kills("sums", "noise that is added to entries that share a place in memory")
+@edit("cluster/distributed_source.py", "name: value.copy() for", "name: value for")
+def test_noise_is_added_to_a_copy_of_the_sum_of_a_cluster() -> None:
+    engine, held = Told({__version__}, dict.fromkeys(range(8), 1)), np.zeros(1, np.int64)
+    source = DistributedSource(logistic().source, None, engine)
+    engine.said["0"] = {"a": np.lib.stride_tricks.as_strided(held, (4,), (0,))}
+    wall: Wall[Any] = Wall(source, OF_FOUR, noise=InsecureNoise(1))
+    total = wall.release(lambda rows: {}, OF_FOUR.releases[0]).total["a"]
+    assert held[0] == 0
+    assert len({*total.tolist()}) == 4
+
+
+def test_a_process_without_memory_for_its_part_is_said_before_the_charge() -> None:
+    with pytest.raises(OutOfMemoryError, match="nothing was spent"):
+        DistributedSource(logistic().source, None, Told({__version__}, "out of memory"))
 
 
 FORMS: list[Any] = [0, "x", [], [[1]], {}, {"a": 1}, {None: 1}, ()]

@@ -14,7 +14,7 @@ from dpvb.core.clipped_sums import Spread, Work
 from dpvb.core.sampling import Below, Listed
 from dpvb.core.source import ChunkOfUnits, Source, chunks_of
 from dpvb.guards.arrays import Batch, Ints
-from dpvb.guards.errors import DataFormatError, ParameterError
+from dpvb.guards.errors import DataFormatError, OutOfMemoryError, ParameterError
 from dpvb.guards.version import __version__
 
 # Parts a process: enough that what one leaves when it dies is spread evenly.
@@ -46,6 +46,7 @@ class DistributedSource(Spread[Batch], Generic[Batch]):
     Raises:
         ParameterError: for a source without parts, or a model that the processes cannot load.
         DataFormatError: if a process cannot read its part.
+        OutOfMemoryError: if a process has not enough memory for its part.
     """
 
     def __init__(self, source: Source[Batch], model: object, engine: Engine) -> None:
@@ -91,9 +92,10 @@ class DistributedSource(Spread[Batch], Generic[Batch]):
         ]
         total = self._map(_SUMS, work, places, f"step-{step}")
         shapes = {name: block.packed_shape for name, block in work.release.blocks.items()}
-        if {name: value.shape for name, value in total.items() if value.dtype == np.int64} != shapes:
+        if {name: value.shape for name, value in total.items() if _is_plain(value)} != shapes:
             raise PartMissing
-        return {name: np.require(value, requirements="W") for name, value in total.items()}
+        # Noise is added in place: each entry must be in memory once, and in no other hands.
+        return {name: value.copy() for name, value in total.items()}
 
     def _check_versions(self) -> None:
         versions = self._gather(_VERSION, (self._model, self._model is not None), "start")
@@ -112,6 +114,12 @@ class DistributedSource(Spread[Batch], Generic[Batch]):
             return self._map(reduction, told, [None] * self._num_parts, what)
         except PartMissing:
             return None
+        except MemoryError:
+            pass
+        raise OutOfMemoryError(
+            "A process of the cluster has not enough memory for its part of the data; nothing was spent. Raise its "
+            "limit, or take more processes."
+        )
 
 
 def _version(parts: Mapping[int, Any], told: tuple[object, bool], own: Mapping[int, Any]) -> set[str]:
@@ -138,6 +146,11 @@ def _are_counts(answer: object) -> bool:
     )
 
 
+def _is_plain(value: object) -> bool:
+    """Whether a sum is an array to which noise can be added: a masked array, or another subclass, may leave it out."""
+    return type(value) is np.ndarray and value.dtype == np.int64
+
+
 def _sums(parts: Mapping[int, Source[Any]], work: Work[Any], own: Mapping[int, Place]) -> dict[str, Ints]:
     """Sums over the parts of one process: a pure function of its arguments."""
     total: dict[str, Ints] | None = None
@@ -152,7 +165,7 @@ def _sums(parts: Mapping[int, Source[Any]], work: Work[Any], own: Mapping[int, P
 
 def _added(total: dict[str, Ints], sums: Mapping[str, Ints]) -> dict[str, Ints]:
     """Add sums of the same blocks in place."""
-    if [*map(_form, total.items())] != [*map(_form, sums.items())]:
+    if [*map(_form, total.items())] != [*map(_form, sums.items())] or not all(map(_is_plain, sums.values())):
         raise PartMissing
     for name, value in sums.items():
         total[name] += value

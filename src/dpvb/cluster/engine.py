@@ -2,8 +2,9 @@
 
 A task is a pure function of some parts, of what all of them are told, and of what each part is told. Its answer is
 known by the parts that it speaks of, so a task that was lost and done again replaces its answer, and adds nothing to
-it. Answers are added where they are, in pairs and in any order; a total is known by all of its parts. A process that
-fails says that it failed, and nothing else: whatever the error was, it may speak of private data.
+it. Answers are added where they are, in pairs and in any order; a total is known by all of its parts. An answer also
+names its step: an answer that was kept from an earlier step is not one to this step. A process that fails says that it
+failed, and nothing else: whatever the error was, it may speak of private data.
 """
 
 from __future__ import annotations
@@ -38,10 +39,17 @@ class Reduction(NamedTuple):
 
 @dataclass(frozen=True)
 class Answered:
-    """The answer of one process, or the total of several, by the numbers of their parts; None: one failed."""
+    """The answer of one process, or the total of several, by the numbers of their parts; None: one failed.
+
+    Attributes:
+        parts: numbers of the parts.
+        answer: what was found.
+        key: name of the step.
+    """
 
     parts: tuple[int, ...]
     answer: Any
+    key: str = ""
 
     def __repr__(self) -> str:
         return "Answered()"
@@ -95,15 +103,16 @@ def map_reduce(
         model: which of it the processes hold already.
 
     Raises:
-        PartMissing: if a process failed or answered in another form, or a part is missing or answered for twice.
+        PartMissing: if a process failed, answered in another form or to another step, or a part is missing or answered
+            for twice.
         MemoryError: if a process had not enough memory.
     """
-    total = engine.run(reduction, packed(told, held=model), own, key)
+    total = engine.run(reduction, packed((key, told), held=model), own, key)
     if isinstance(total, Answered) and _is_short(total):
         raise MemoryError
     if not isinstance(total, Answered) or not _are_numbers(total.parts) or total.answer is None:
         raise PartMissing
-    if sorted(total.parts) != list(range(num_parts)):
+    if sorted(total.parts) != list(range(num_parts)) or total.key != key:
         raise PartMissing
     return total.answer
 
@@ -122,18 +131,21 @@ def answered(
     reduction: Reduction, told: bytes, own: Mapping[int, Any], parts: Mapping[int, Any], model: object
 ) -> Answered:
     """Do a task where the parts are held; nothing is raised, printed or warned."""
-    answer = _tried(lambda: reduction.answer(parts, _Unpacker(io.BytesIO(told), model).load(), own))
-    return Answered(tuple(parts), answer)
+    opened_told = _tried(lambda: _Unpacker(io.BytesIO(told), model).load())
+    if not isinstance(opened_told, tuple):
+        return Answered((), opened_told)
+    key, common = opened_told
+    return Answered(tuple(parts), _tried(lambda: reduction.answer(parts, common, own)), key)
 
 
 def added(reduction: Reduction, total: Answered, one: Answered) -> Answered:
     """Add an answer to a total, which is changed; nothing is raised, printed or warned."""
     if _is_short(total) or _is_short(one):
         return Answered((), _SHORTAGE)
-    if total.answer is None or one.answer is None:
+    if total.answer is None or one.answer is None or total.key != one.key:
         return Answered((), None)
     answer = _tried(lambda: reduction.add(total.answer, one.answer))
-    return Answered(total.parts + one.parts, answer)
+    return Answered(total.parts + one.parts, answer, total.key)
 
 
 def _tried(compute: Callable[[], Any]) -> Any:

@@ -74,7 +74,10 @@ class PrivateComputationError(DpvbError, RuntimeError):
 
 
 class OutOfMemoryError(DpvbError, MemoryError):
-    """Raised if a computation on private data has too little memory. The budget was spent. No unit is left out."""
+    """Raised if a computation on private data has too little memory. No unit is left out.
+
+    The budget was spent unless the message states otherwise.
+    """
 
 
 class EmptyVocabularyError(DpvbError, RuntimeError):
