@@ -19,7 +19,7 @@ from planted import edit, kills
 
 import dpvb
 from dpvb.core.model import Schedule
-from dpvb.errors import CheckpointError, ModelFileError, ParameterError
+from dpvb.errors import CheckpointError, DpvbWarning, ModelFileError, ParameterError
 from dpvb.estimators.private import ModelRows
 from dpvb.results import model_file
 
@@ -418,12 +418,12 @@ def test_a_zero_inflated_poisson_of_people_with_several_visits_finds_its_mean(ep
 def _sums(model: Any, clip: Any, group: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
-    class Kept(Once):
-        def started(self, s: dpvb.Estimate, q: Any) -> Any:
-            found.update({name: s.noisy(name) for name in ("n", "s")})
-            return q
+    def started(self: Any, s: dpvb.Estimate, q: Any) -> Any:
+        found.update({name: s.noisy(name) for name in ("n", "s")})
+        return q
 
-    dpvb.PrivateModel(Kept(), clipping=clip, **NO_NOISE).fit(0.5 * X, group=group)
+    kept = type("Kept", (Once,), {"started": started})()
+    dpvb.PrivateModel(kept, clipping=clip, **NO_NOISE).fit(0.5 * X, group=group)
     return found
 
 
@@ -545,9 +545,21 @@ def test_a_class_that_no_reader_could_find_is_not_saved(tmp_path: Path) -> None:
     class Local(Sum):
         pass
 
+    with pytest.warns(DpvbWarning, match=r"Local is defined inside a function: its fits cannot be saved\..*local\.py"):
+        fitted = dpvb.PrivateModel(Local(), **NO_NOISE).fit(X)
     with pytest.raises(ModelFileError, match="must be defined at the top level of a module"):
-        dpvb.PrivateModel(Local(), **NO_NOISE).fit(X).save(tmp_path / "m.dpvb")
+        fitted.save(tmp_path / "m.dpvb")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_class_of_a_script_is_told_before_the_charge_that_other_programs_cannot_load_it(ledger: Any) -> None:
+    own = type("Own", (Sum,), {"__module__": "__main__"})()
+    run = dpvb.Run(ledger=ledger, dataset="people")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DpvbWarning)
+        with pytest.raises(DpvbWarning, match=r"Own is defined in this program .* module, such as own\.py"):
+            dpvb.PrivateModel(own, **BUDGET).fit(X, run=run)
+    assert len(ledger.entries()) == 1  # of the registration
 
 
 @dataclass(frozen=True)

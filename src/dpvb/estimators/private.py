@@ -52,6 +52,7 @@ from dpvb.guards import domains, notebook_html
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import (
     DataFormatError,
+    DpvbWarning,
     ModelFileError,
     NotSettledWarning,
     ParameterError,
@@ -370,6 +371,7 @@ class PrivateModel(PrivateEstimator[Model, Any]):
             scored = model.is_scored
         show = partial(_show, width=width, response=response)
         try_out(task, nobody, ordinary, _keep, show, _scores if scored else None)
+        _warn_of_file(type(model))
         return task
 
     def _take(self, task: Task[Model], q: object) -> None:
@@ -903,6 +905,22 @@ def _drawn(
         if not ((y_n >= low) & (y_n <= high) & (y_n == np.rint(y_n))).all():
             raise ValueError(f"responses other than whole numbers from {low:g} to {high:g}")
     return x_nd, y_n if response is None else response.decode(y_n)
+
+
+def _warn_of_file(kind: type) -> None:
+    """Warn before the charge of a model whose file no other program could load."""
+    place = place_of(kind)
+    if kind.__module__ == "__main__" or "<locals>" in place:
+        where = f"{kind.__name__} is defined in this program or notebook"
+        effect = "a file of its fits can be loaded only by a program that defines it as well"
+        if "<locals>" in place:
+            where, effect = f"{kind.__name__} is defined inside a function", "its fits cannot be saved"
+        warnings.warn(
+            f"{where}: {effect}. To save fits, move the model and the classes of its q to a module, such as "
+            f"{kind.__name__.lower()}.py, and import it. Nothing has been charged yet.",
+            DpvbWarning,
+            stacklevel=5,
+        )
 
 
 def _keep(model: Model, q: object) -> None:
