@@ -234,8 +234,7 @@ def test_nothing_divides_by_a_realised_size() -> None:
 
 def test_nothing_behind_the_wall_prints_or_logs() -> None:
     for path in rooms("core", "models", "papers", "kernels", "data", "cluster"):
-        tree = tree(path)
-        for node in ast.walk(tree):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.Call):
                 assert ast.unparse(node.func) not in ("print", "warnings.warn", "warn"), f"{path}:{node.lineno}"
             if isinstance(node, (ast.Import, ast.ImportFrom)):
