@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,7 @@ def _of(test: ast.FunctionDef, address: str) -> Iterator[Bug]:
         raise ValueError(f"{address}: an edit of {edits[0][0]} has no `kills` above it.")
 
 
+@cache
 def bugs() -> list[Bug]:
     """Return the bugs of all tests, in the order of `FAILURES`."""
     found: list[Bug] = []

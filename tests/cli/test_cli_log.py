@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import stat
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from planted import edit, kills
 from test_cli import run
-from test_cli_stops import COUNTED, events, fitting, folder, stopped
+from test_cli_stops import lines
 
-assert folder  # A fixture.
 PRIVATE = "zyzzyvaquux"
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
 
 
 @pytest.fixture
@@ -104,26 +97,3 @@ def test_a_log_that_cannot_be_written_is_refused_or_left(tmp_path: Path, call: l
         told = run(*call[:-1], "/dev/full")
         assert told.stderr.count("the log ends here") == 1
         assert (tmp_path / "m.dpvb").exists()
-
-
-def test_the_log_of_a_fit_that_resumes_has_a_start_and_an_end(folder: Path) -> None:
-    """Also where it reads a run that has ended."""
-    log, kept = folder / "run.jsonl", (*COUNTED, "--checkpoint", "run", "--log-file", "run.jsonl")
-    releases = lambda: len(list((folder / "run").glob("release-*"))) >= 2  # noqa: E731
-    stopped(fitting(folder, *kept, steps=60), releases, code=6)
-    for more in ((), ("--resume", "load", "--overwrite")):
-        again = fitting(folder, *kept, *more, steps=60)
-        assert again.communicate(timeout=120)[0] == ""
-        assert again.returncode == 0
-    found = lines(log)
-    ends = [line.get("exit_code") for line in found if line["event"] in ("start", "end")]
-    assert ends == [None, 6, None, 0, None, 0]
-
-
-def test_the_log_of_a_fit_that_ctrl_c_stops_ends_with_what_it_cost(folder: Path) -> None:
-    log = folder / "run.jsonl"
-    said = stopped(fitting(folder, *COUNTED, "--log-file", "run.jsonl"), lambda: events(folder, "started") >= 1)
-    *_, message, end = lines(log)
-    assert message["message"] == said.splitlines()[-1]
-    assert "'images' was charged" in message["message"]
-    assert (message["level"], end["exit_code"]) == ("warning", 128 + signal.SIGINT)

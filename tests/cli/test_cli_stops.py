@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,6 +64,11 @@ def made(said: str) -> int:
     return int(found[1])
 
 
+def lines(path: Path) -> list[dict[str, Any]]:
+    """What a log holds."""
+    return [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
+
+
 def events(folder: Path, state: str) -> int:
     with Ledger(folder / "budget.db", read_only=True) as ledger:
         return sum(entry.state == state for entry in ledger.entries())
@@ -71,25 +78,36 @@ COUNTED = ("--ledger", "budget.db", "--dataset", "images")
 
 
 def test_a_fit_that_is_stopped_resumes_when_the_command_is_repeated(folder: Path) -> None:
-    place = folder / "a run"
+    """The log has a start and an end of each command, also of one that reads a run that has ended."""
+    place, kept = folder / "a run", (*COUNTED, "--checkpoint", "a run", "--log-file", "run.jsonl")
     releases = lambda: len(list(place.glob("release-*"))) >= 3  # noqa: E731
-    said = stopped(fitting(folder, *COUNTED, "--checkpoint", "a run", steps=150), releases, code=6)
+    said = stopped(fitting(folder, *kept, steps=150), releases, code=6)
     assert made(said) >= 2
     assert "'images' was charged" in said
     assert "Repeat the same call to continue." in said
     assert not (folder / "m.dpvb").exists()
-    repeated = fitting(folder, *COUNTED, "--checkpoint", "a run", steps=150)
-    said = repeated.communicate(timeout=120)[1]
-    assert repeated.returncode == 0, said
-    assert "goes on at release" in said
+    for more, text in (((), "goes on at release"), (("--resume", "load", "--overwrite"), "")):
+        repeated = fitting(folder, *kept, *more, steps=150)
+        out, said = repeated.communicate(timeout=120)
+        assert repeated.returncode == 0, said
+        assert out == ""
+        assert text in said
+    ends = [line.get("exit_code") for line in lines(folder / "run.jsonl") if line["event"] in ("start", "end")]
+    assert ends == [None, 6, None, 0, None, 0]
     assert dpvb.load(folder / "m.dpvb").privacy_.epsilon <= 1.0
     with Ledger(folder / "budget.db", read_only=True) as ledger:
         assert sum(entry.kind in ("charge", "sole") for entry in ledger.entries()) == 1
 
 
 def test_a_fit_without_a_checkpoint_says_what_is_left(folder: Path) -> None:
-    said = stopped(fitting(folder, *COUNTED), lambda: events(folder, "started") >= 1)
+    """The log ends with what was said of the cost."""
+    call = fitting(folder, *COUNTED, "--log-file", "run.jsonl")
+    said = stopped(call, lambda: events(folder, "started") >= 1)
     assert "'images' was charged" in said
+    *_, message, ended = lines(folder / "run.jsonl")
+    assert message["message"] == said.splitlines()[-1]
+    assert "'images' was charged" in message["message"]
+    assert (message["level"], ended["exit_code"]) == ("warning", 128 + signal.SIGINT)
     assert "had not started and were given back" in said
     assert "With --checkpoint an interrupted fit can be continued" in said
     left = re.search(r"'images' has epsilon = ([\d.]+) left", said)
@@ -149,7 +167,14 @@ def test_what_is_stopped_before_the_charge_or_after_the_end_says_so() -> None:
     assert "resume='load'" in caught.value.__notes__[1]
 
 
-@pytest.mark.parametrize("call", [["schema"], ["plan", "--epsilon", "1"], ["fit", "lda", "--help"]])
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(["schema"], marks=pytest.mark.slow),
+        ["plan", "--epsilon", "1"],
+        pytest.param(["fit", "lda", "--help"], marks=pytest.mark.slow),
+    ],
+)
 def test_a_pipe_that_nobody_reads_ends_a_command_silently(call: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)

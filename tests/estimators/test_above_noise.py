@@ -19,7 +19,7 @@ from dpvb.models.topics import lda
 
 TERMS = 300
 #: The noise of these fits is fixed, so that no test has a false alarm.
-SEEDS = range(3)
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 
 
 def model(n_components: Any = 5, **options: Any) -> dpvb.LDA:
@@ -114,9 +114,9 @@ def test_what_stands_out_is_said_kept_and_saved(tmp_path: Any, fixed_noise: int)
 
 def test_without_noise_all_topics_stand_above_it_and_far_below_none() -> None:
     assert model(2, epsilon=math.inf).fit(documents(1, n=30)).above_noise_.all()
-    # Noise alone lifts a topic in about one fit of three hundred: in four of ten less than once in ten millions.
-    lifted = [model(2, epsilon=0.1).fit(documents(5, n=30)).above_noise_.any() for _ in range(10)]
-    assert sum(lifted) < 4
+    # Noise alone lifts a topic in about one fit of three hundred: in three of five with a chance of 4e-7.
+    lifted = [model(2, epsilon=0.1).fit(documents(5, n=30)).above_noise_.any() for _ in range(5)]
+    assert sum(lifted) < 3
 
 
 def test_a_fit_of_persons_is_compared_with_persons(fixed_noise: int) -> None:

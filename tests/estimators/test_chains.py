@@ -101,7 +101,7 @@ def test_intervals_count_the_noise_in_and_say_what_the_clip_bends(fitted: Any) -
     assert "<table" in aware._repr_html_()
 
 
-@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_report_the_picture_and_the_table_have_the_same_numbers(order: int) -> None:
     """Long runs of one symbol are what a clip shortens most: all three show the law without that."""
     law_vv = np.full((5, 5), 0.2)

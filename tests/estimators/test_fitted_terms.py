@@ -20,6 +20,8 @@ from dpvb.errors import FewUnitsWarning, ParameterError
 
 KNOTS = (25.0, 40.0, 60.0, 75.0)
 EXACT: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-5}
+#: Curves and hard data ask the diagonal form every day, and so do fits without interactions (test_intervals.py).
+FULL_EVERY_DAY = pytest.mark.parametrize("covariance", ["full", pytest.param("diagonal", marks=pytest.mark.slow)])
 PAIRS = (("age", "bmi"), ("smokes", "age"), ("work", "age"), ("smokes", "work"))
 
 
@@ -76,7 +78,7 @@ def design(like: Schema, data: Any) -> pd.DataFrame:
 # ---------------------------------------------------------------- ranges change nothing
 
 
-@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@FULL_EVERY_DAY
 def test_without_noise_a_range_changes_nothing_where_there_are_interactions(covariance: str) -> None:
     """Ranges ten times wider, or moved: coefficients within 1e-6 of a std, stds and predictions to 1e-6."""
     data, first = people(), linear()
@@ -151,7 +153,7 @@ def test_a_curve_is_that_of_maximum_likelihood() -> None:
 # ---------------------------------------------------------------- one posterior, whatever is asked of it
 
 
-@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@FULL_EVERY_DAY
 def test_what_is_said_of_a_row_with_interactions_is_the_same_in_every_coding(covariance: str) -> None:
     model = made(linear(reference="c"), epsilon=2.0, covariance=covariance)
     level, age, bmi = "b", 61.5, 24.0
@@ -252,7 +254,7 @@ def test_a_model_is_saved_and_read_with_all_that_it_says(tmp_path: Path, options
     assert again.partial_effect("age", [60], **asked) == model.partial_effect("age", [60], **asked)
 
 
-@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@FULL_EVERY_DAY
 def test_several_owners_get_the_interactions_of_one_owner(covariance: str) -> None:
     """Without noise: the coefficients of the pooled fit within three hundredths of a std."""
     data = people(600, 4)
@@ -277,15 +279,15 @@ HARD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("covariance", "epsilon"),
+    ("name", "covariance", "epsilon"),
     [
-        ("full", 0.1),
-        ("diagonal", math.inf),
-        pytest.param("full", math.inf, marks=pytest.mark.slow),
-        pytest.param("diagonal", 0.1, marks=pytest.mark.slow),
+        pytest.param(name, covariance, epsilon, marks=[pytest.mark.slow] * ((covariance, epsilon) not in every_day))
+        for name in HARD
+        for every_day in [(("full", 0.1), *[("diagonal", math.inf)] * (name in ("a level without rows", "no number")))]
+        for covariance in ("full", "diagonal")
+        for epsilon in (0.1, math.inf)
     ],
 )
-@pytest.mark.parametrize("name", HARD)
 def test_hard_data_give_finite_honest_tables_of_terms(name: str, epsilon: float, covariance: str) -> None:
     for like, asked in ((linear(), {"bmi": 25, "smokes": "no", "work": "a"}), (curved(), {"smokes": "yes"})):
         with warnings.catch_warnings():

@@ -223,7 +223,7 @@ def test_a_model_file_of_another_shape_is_refused(fitted: dpvb.HiddenMarkovModel
         dpvb.load(tmp_path / "days.dpvb")
 
 
-@pytest.mark.parametrize("kind", ["categorical", "gaussian"])
+@pytest.mark.parametrize("kind", ["categorical", pytest.param("gaussian", marks=pytest.mark.slow)])
 def test_processes_release_the_same_bits(kind: str) -> None:
     """Steps over symbols, and moments of numbers; more sequences than stand side by side."""
     code_nt, _ = people(400)
@@ -463,7 +463,10 @@ def test_several_owners_learn_what_one_would() -> None:
     np.testing.assert_allclose(joined._q.pooled, clone(exact).fit(code_nt)._q.pooled, rtol=1e-6, atol=1e-4)
 
 
-@pytest.mark.parametrize("given", ["gaussian", "bernoulli, steps", "poisson, steps"])
+@pytest.mark.parametrize(
+    "given",
+    ["gaussian", *(pytest.param(f"{kind}, steps", marks=pytest.mark.slow) for kind in ("bernoulli", "poisson"))],
+)
 def test_processes_and_owners_make_of_whatever_states_show_what_one_makes(given: str) -> None:
     """Processes the same bits; owners without noise the same numbers, to the rounding of their sums."""
     kind, _, steps = given.partition(", ")

@@ -65,7 +65,12 @@ def shown(model: Any) -> list[np.ndarray]:
 
 @pytest.mark.parametrize(
     ("kind", "covariance"),
-    [(kind, form) for kind in KINDS for form in ("full", "diagonal") if form == "full" or kind not in FULL_ALONE],
+    [
+        pytest.param(kind, form, marks=[pytest.mark.slow] * (form == "diagonal" and kind != "logistic"))
+        for kind in KINDS
+        for form in ("full", "diagonal")
+        if form == "full" or kind not in FULL_ALONE
+    ],
 )
 def test_without_noise_a_declared_range_changes_nothing_in_original_units(kind: str, covariance: str) -> None:
     """Ranges ten and a hundred times wider, or moved: coefficients, intercept, stds and predictions to 1e-6."""
@@ -86,7 +91,7 @@ def _plain(like: Schema) -> Schema:
     return Schema(like.columns, scale=like.scale)
 
 
-@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@pytest.mark.parametrize("covariance", ["full", pytest.param("diagonal", marks=pytest.mark.slow)])
 def test_without_noise_a_unit_or_a_row_norm_changes_nothing_in_original_units(covariance: str) -> None:
     rng = np.random.default_rng(1)
     X = rng.uniform(-1, 1, (1_500, 3))
@@ -124,8 +129,15 @@ HARD: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("covariance", ["full", "diagonal"])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, math.inf])
+@pytest.mark.parametrize(
+    ("covariance", "epsilon"),
+    [
+        ("full", 0.1),
+        ("diagonal", math.inf),
+        *(pytest.param("full", epsilon, marks=pytest.mark.slow) for epsilon in (1.0, math.inf)),
+        *(pytest.param("diagonal", epsilon, marks=pytest.mark.slow) for epsilon in (0.1, 1.0)),
+    ],
+)
 @pytest.mark.parametrize("name", HARD)
 def test_hard_data_give_finite_honest_tables(name: str, epsilon: float, covariance: str) -> None:
     data = HARD[name](people(3, 400))

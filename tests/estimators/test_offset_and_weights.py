@@ -28,6 +28,15 @@ OWN: dict[str, dict[str, Any]] = {
 COUNTS = ("PoissonRegression", "NegativeBinomialRegression")
 EVERY_KIND = pytest.mark.parametrize("kind", OWN)
 EVERY_FORM = pytest.mark.parametrize("covariance", ["full", "diagonal"])
+#: Every kind has one likelihood behind both forms: one kind asks the diagonal one every day.
+EVERY_KIND_AND_FORM = pytest.mark.parametrize(
+    ("kind", "covariance"),
+    [
+        pytest.param(kind, form, marks=[pytest.mark.slow] * (form == "diagonal" and kind != "PoissonRegression"))
+        for kind in OWN
+        for form in ("full", "diagonal")
+    ],
+)
 
 
 def rows(kind: str, seed: int = 0, n: int = 2000) -> dict[str, Any]:
@@ -90,8 +99,7 @@ def test_without_noise_they_are_those_of_statsmodels(kind: str) -> None:
     np.testing.assert_allclose(found[3:], peer.bse, rtol=0.05)
 
 
-@EVERY_KIND
-@EVERY_FORM
+@EVERY_KIND_AND_FORM
 def test_a_row_of_weight_four_is_the_row_four_times_and_one_of_weight_zero_is_none(kind: str, covariance: str) -> None:
     """Intervals that are robust take the four rows for those of one unit."""
     data = rows(kind, n=600)
@@ -108,7 +116,7 @@ def test_a_row_of_weight_four_is_the_row_four_times_and_one_of_weight_zero_is_no
 
 
 @pytest.mark.parametrize("kind", COUNTS)
-@EVERY_FORM
+@pytest.mark.parametrize("covariance", ["full", pytest.param("diagonal", marks=pytest.mark.slow)])
 def test_an_exposure_is_an_offset_of_its_logarithm(kind: str, covariance: str) -> None:
     data = without(rows(kind), "weights")
     exposed = without(data, "offset") | {"exposure": np.exp(data["offset"])}
@@ -118,8 +126,7 @@ def test_an_exposure_is_an_offset_of_its_logarithm(kind: str, covariance: str) -
     np.testing.assert_allclose(numbers(fitted(kind, half, covariance=covariance)), by_offset, rtol=1e-4)
 
 
-@EVERY_KIND
-@EVERY_FORM
+@EVERY_KIND_AND_FORM
 def test_what_is_added_to_every_offset_is_taken_off_the_intercept(kind: str, covariance: str) -> None:
     data = without(rows(kind), "weights")
     before = fitted(kind, data, covariance=covariance)
@@ -375,9 +382,8 @@ def test_a_dry_run_makes_them_up(kind: str) -> None:
         assert np.isfinite(numbers(table.dry_run(schema=SCHEMA, n_units=200))).all()
 
 
-@EVERY_KIND
-@EVERY_FORM
-@pytest.mark.parametrize("epsilon", [0.1, math.inf])
+@EVERY_KIND_AND_FORM
+@pytest.mark.parametrize("epsilon", [0.1, pytest.param(math.inf, marks=pytest.mark.slow)])
 def test_hard_columns_beside_the_response_give_finite_tables(kind: str, covariance: str, epsilon: float) -> None:
     data = rows(kind, n=120)
     hard = {"max_exposure": 1e9} if kind in COUNTS else {}

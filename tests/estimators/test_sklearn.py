@@ -92,7 +92,7 @@ PLAIN = {"epsilon": 1.0, "delta": 1e-5, "n_steps": 2, "random_state": 0}
 EXAMPLE = {**PLAIN, "public_vocabulary": True}
 #: Estimators of a matrix without a response; regressions are above.
 MATRICES = [
-    dpvb.LDA(2, **EXAMPLE),
+    dpvb.LDA(2, **{**EXAMPLE, "n_steps": 1}),
     dpvb.PCA(1, epsilon=1.0, delta=1e-5, max_row_norm=1.0),
     dpvb.FactorAnalysis(1, epsilon=1.0, delta=1e-5, max_row_norm=1.0),
     dpvb.GaussianMixture(2, epsilon=1.0, delta=1e-5, n_steps=2, low=-10.0, high=10.0),

@@ -18,6 +18,11 @@ FILES = sorted(ROOT.rglob("*.py"))
 NAMES = [str(path.relative_to(ROOT)) for path in FILES]
 
 
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def module(path: Path) -> str:
     """Room of a file: "core", "models", "accounting", ..."""
     first = path.relative_to(ROOT).parts[0]
@@ -28,7 +33,7 @@ def module(path: Path) -> str:
 def imports(path: Path) -> frozenset[str]:
     """Rooms of this package that a file imports, at its top or inside functions."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -82,7 +87,7 @@ DECLARED = ("guards", "data.tables.response")
 @cache
 def imported(path: Path) -> frozenset[str]:
     """Dotted names of this package that a file imports, without the package's own."""
-    return frozenset(imported_of(ast.walk(ast.parse(path.read_text()))))
+    return frozenset(imported_of(ast.walk(tree(path))))
 
 
 def imported_of(nodes: Iterable[ast.AST]) -> Iterator[str]:
@@ -110,7 +115,7 @@ def test_no_files_import_each_other_in_a_circle() -> None:
     files = {str(path.relative_to(ROOT).with_suffix("")).replace("/", "."): path for path in FILES}
     found: dict[str, set[str]] = {}
     for name, path in files.items():
-        nodes = [*ast.walk(ast.parse(path.read_text()))]
+        nodes = [*ast.walk(tree(path))]
         for node in nodes:
             if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
                 typed = {inner for line in node.body for inner in ast.walk(line)}
@@ -166,7 +171,7 @@ def attributes(path: Path) -> tuple[tuple[str, int], ...]:
 
 
 def attributes_of(path: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Attribute):
             yield ast.unparse(node), node.lineno
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -218,7 +223,7 @@ def test_nothing_divides_by_a_realised_size() -> None:
     """Past the wall there are no sizes: no len(batch), no mean, no average of private things."""
     texts = {str(path): path.read_text() for path in (*PURE, *core("loop"))}
     for path in rooms("models", "papers"):  # an M-step may average what was released
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.FunctionDef) and "batch" in [argument.arg for argument in node.args.args]:
                 texts[f"{path}:{node.name}"] = ast.unparse(node)
     assert any(place.endswith(":e_step") for place in texts)
@@ -229,8 +234,7 @@ def test_nothing_divides_by_a_realised_size() -> None:
 
 def test_nothing_behind_the_wall_prints_or_logs() -> None:
     for path in rooms("core", "models", "papers", "kernels", "data", "cluster"):
-        tree = ast.parse(path.read_text())
-        for node in ast.walk(tree):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.Call):
                 assert ast.unparse(node.func) not in ("print", "warnings.warn", "warn"), f"{path}:{node.lineno}"
             if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -333,7 +337,7 @@ def test_only_small_parts_of_scipy_and_scikit_learn_are_imported_at_the_top() ->
     small = ("scipy.sparse", "scipy.special", "scipy.linalg", "scipy.optimize", "scipy.fft")
     small += ("sklearn.base", "sklearn.exceptions", "sklearn.utils.metaestimators", "sklearn.utils.validation")
     for path in FILES:
-        for node in ast.parse(path.read_text()).body:
+        for node in tree(path).body:
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("scipy", "sklearn"):
                 names = [f"{node.module}.{alias.name}" for alias in node.names]
                 assert all(name.startswith(small) for name in names), f"{path}: {names}"
@@ -351,7 +355,7 @@ def test_no_private_module_of_another_package_is_imported() -> None:
     """None whose name says so, and of packages that carry messages none but the documented ones."""
     app = ROOT.parents[1] / "flower" / "dpvb_flower" / "__init__.py"
     for path in (*FILES, app):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(path)):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             for name in names:
