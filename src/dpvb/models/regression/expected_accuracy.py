@@ -17,6 +17,7 @@ import numpy as np
 
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import tuned
+from dpvb.models.regression.clipped_counts import ClippedCounts
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.moments import edge
 from dpvb.models.regression.scaling import Declared
@@ -56,12 +57,20 @@ class ScoreFacts:
     loss: float = 1.0
 
     @classmethod
-    def of(cls, likelihood: Likelihood) -> ScoreFacts:
-        """Those of labels or counts; a typical count is an eighth of the largest, and half of the trials are made."""
+    def of(cls, likelihood: Likelihood, *, clips: bool = True) -> ScoreFacts:
+        """Those of labels or counts; a typical count is an eighth of the largest, and half of the trials are made.
+
+        Args:
+            likelihood: that of the model.
+            clips: whether the model clips counts where it chooses to: at half of the largest.
+        """
         if likelihood.is_count:
-            counts = likelihood.at(1.0)
-            typical = float(counts.information(np.array(likelihood.max_count / _OVER)))
-            return cls(typical, steep=2.0 * counts.steepest, loss=_COUNTS)
+            counts, mean = likelihood.at(1.0), likelihood.max_count / _OVER
+            if not clips:
+                typical = float(counts.information(np.array(mean)))
+                return cls(typical, steep=2.0 * counts.steepest, loss=_COUNTS)
+            scores = ClippedCounts(counts.r, max(likelihood.max_count / 2, 1.0), mean)
+            return cls(scores.usual(math.log(mean)), steep=2.0 * scores.steepest, loss=_COUNTS * scores.unit)
         size = max(likelihood.max_size / 2, 1.0)
         return cls(_CURVATURE * size, size)
 
