@@ -23,6 +23,7 @@ from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import ridge, tuned
+from dpvb.models.regression.clipped_counts import ClippedCounts
 from dpvb.models.regression.descent import Average
 from dpvb.models.regression.first_order import FirstOrder, FirstOrderState
 from dpvb.models.regression.likelihood import Likelihood, log_odds
@@ -34,8 +35,8 @@ COLUMN = 0.4
 LIKELIHOODS = {
     "logistic": Likelihood(),
     "binomial": Likelihood("binomial", max_trials=5.0),
-    "negative_binomial": Likelihood("negative_binomial", dispersion=1.5, max_count=8.0),
-    "poisson": Likelihood("poisson", max_count=8.0),
+    "negative_binomial": Likelihood("negative_binomial", dispersion=1.5, max_count=200.0),
+    "poisson": Likelihood("poisson", max_count=200.0),
 }
 
 
@@ -59,7 +60,7 @@ def responses(seed: int, kind: str, psi_n: Floats) -> tuple[Floats, Floats]:
         trials_n = rng.integers(1, 6, len(psi_n)).astype(np.float64)
         return rng.binomial(trials_n.astype(int), expit(psi_n)).astype(np.float64), trials_n
     mean_n = np.exp(psi_n) * (1.0 if kind == "poisson" else rng.gamma(likelihood.r, 1 / likelihood.r, len(psi_n)))
-    return np.minimum(rng.poisson(mean_n), 8).astype(np.float64), trials_n
+    return np.minimum(rng.poisson(mean_n), likelihood.max_count).astype(np.float64), trials_n
 
 
 def fitted(
@@ -108,11 +109,13 @@ def test_without_noise_mean_and_covariance_are_those_of_the_posterior(kind: str)
     full_nd = with_column(x_nd)
     y_n, trials_n = responses(2, kind, full_nd @ np.array([-1.0, 2.0, -2.0, 1.0, 0.5]))
     model = FirstOrder(5, likelihood=likelihood, intercept=COLUMN, alpha=1.0, n_steps=60)
-    _, weights = fitted(model, x_nd, y_n, trials_n, epsilon=math.inf)
-    start_d = np.zeros(5)
-    start_d[0] = logit((y_n.sum() + 1) / (trials_n.sum() + 2)) / COLUMN if not likelihood.is_count else 0.0
-    if likelihood.is_count:
-        start_d[0] = math.log((y_n.sum() + 1) / 2001) / COLUMN
+    q, weights = fitted(model, x_nd, y_n, trials_n, epsilon=math.inf)
+    start_d = q.moments.basis_de @ q.start_e
+    rate = y_n.sum() / trials_n.sum()
+    # The mean of counts is read from bins.
+    near = {"abs": 0.1} if likelihood.is_count else {"abs": 1e-3}
+    assert COLUMN * start_d[0] == pytest.approx(math.log(rate) if likelihood.is_count else logit(rate), **near)
+    np.testing.assert_allclose(start_d[1:], 0.0, atol=1e-9)
     mean_d, covariance = newton(kind, full_nd, y_n, trials_n, start_d)
     np.testing.assert_allclose(weights.mean_d, mean_d, atol=2e-4)
     np.testing.assert_allclose(weights.covariance, covariance, atol=1e-3 * covariance.max())
@@ -243,6 +246,11 @@ def loglik(likelihood: Likelihood, psi_n: Floats, rows: DesignRows) -> Floats:
 @pytest.mark.parametrize("kind", LIKELIHOODS)
 def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(kind: str) -> None:
     model, q, rows = somewhere(kind)
+    # No count is clipped here.
+    q, steepest, unit = replace(q, clip=200.0, typical=0.0), 0.25, 1.0
+    if model.likelihood.is_count:
+        scores = ClippedCounts(model.likelihood.r, 200.0)
+        steepest, unit = scores.steepest, scores.unit
     moments, step = q.moments, 1e-5
     x_ne = rows.x_nd @ moments.basis_de / moments.scale_e
     weight_n = np.minimum(1.0, 1.0 / np.linalg.norm(x_ne, axis=1))
@@ -256,7 +264,7 @@ def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(kin
 
     def score(point_e: Floats, rows: DesignRows = rows) -> Floats:
         made: Any = model.e_step(replace(q, point_e=point_e), rows, blocks)["score"]
-        return np.asarray(made.rows.x_nd * made.scale_n[:, None])
+        return np.asarray(made.rows.x_nd * unit * made.scale_n[:, None])
 
     score_ne = score(middle_e)
     gram: Any = model.e_step(q, rows, last)["curvature_at_mean"]
@@ -270,7 +278,7 @@ def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(kin
         np.testing.assert_allclose(score_ne[:, e], weight_n * (up_n - down_n) / (2 * step), atol=1e-6)
         up_ne, down_ne = (score(middle_e + sign * shift_e, expected) for sign in (1, -1))
         bend_ne = -(up_ne - down_ne) / (2 * step)
-        expected_ne = 4 * model.likelihood.steepest * gram.scale_n[:, None] * gram.x_nd * gram.x_nd[:, [e]]
+        expected_ne = 4 * steepest * gram.scale_n[:, None] * gram.x_nd * gram.x_nd[:, [e]]
         np.testing.assert_allclose(expected_ne, weight_n[:, None] * bend_ne, atol=0.01)
 
 
@@ -278,7 +286,7 @@ def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(kin
 def test_no_row_exceeds_the_bounds(kind: str) -> None:
     """The clip is never active on admissible rows: the equations hold as they stand."""
     model, q, _ = somewhere(kind)
-    rng, largest = np.random.default_rng(8), {"binomial": 5, "negative_binomial": 8, "poisson": 8}.get(kind, 1)
+    rng, largest = np.random.default_rng(8), model.likelihood.max_y
     x_nd = rng.standard_normal((500, 4))
     x_nd *= math.sqrt(1 - COLUMN**2) / np.linalg.norm(x_nd, axis=1)[:, None]
     trials_n = np.full(500, float(model.likelihood.max_trials))

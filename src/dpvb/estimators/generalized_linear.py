@@ -142,8 +142,9 @@ class BinomialLikelihoodRegression(Regression[LikelihoodModel]):
         return TableHead(model, scale, per, self._prior, noise_aware, self.privacy_, robust=self._robust)
 
     def _scores(self, model: LikelihoodModel) -> tuple[ScoreFacts, str]:
-        unit, scores = "log rate" if model.likelihood.is_count else "log odds", ScoreFacts.of(model.likelihood)
-        if isinstance(model, FirstOrderDiagonal):
+        unit, diagonal = "log rate" if model.likelihood.is_count else "log odds", isinstance(model, FirstOrderDiagonal)
+        scores = ScoreFacts.of(model.likelihood, clips=not diagonal)
+        if diagonal:
             scores = replace(scores, power=tuned.DIAGONAL_SCALE_POWER, shrink=tuned.DIAGONAL_SCALE_SHRINK)
         return scores, unit
 
@@ -603,7 +604,12 @@ class NegativeBinomialRegression(CountRegression):
 
     def _head(self, per: str, noise_aware: bool) -> TableHead:
         head, (low, high) = super()._head(per, noise_aware), self.dispersion_interval()
-        learned = f" [{low:.4g}, {high:.4g}], learned" if self._log_dispersion is not None else ", given"
+        learned = ", given"
+        if self._log_dispersion is not None:
+            # Below one half, as in the table, the interval mostly reflects the prior.
+            contraction = 1.0 - (self._log_dispersion[1] / tuned.DISPERSION_STD) ** 2
+            source = "learned" if contraction >= 0.5 else "mostly its prior"
+            learned = f" [{low:.4g}, {high:.4g}], {source}"
         return replace(head, model=f"{head.model}; dispersion {self.dispersion_:.4g}{learned}")
 
     def _learned(self, task: Task[LikelihoodModel], q: Any) -> FittedDispersion:

@@ -297,7 +297,8 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
             least = LEAST_RATE
             rate = float(np.clip((yes + 1) / (number + 2), least, 1 - least))
             base = math.log(max((yes + 1) / (number + 1), least)) if self.likelihood.is_count else float(logit(rate))
-            offset, _ = self.likelihood.base_shift(shares, s.noise_std("count"), number)
+            most = self.likelihood.most
+            offset, _ = self.likelihood.base_shift([one / most for one in shares], s.noise_std("count") / most, number)
             start_d[0] = (base - offset) / self.intercept
         usual = self.likelihood.usual(base)
         if sd > 0:

@@ -17,6 +17,7 @@ import numpy as np
 
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import tuned
+from dpvb.models.regression.clipped_counts import ClippedCounts
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.moments import edge
 from dpvb.models.regression.scaling import Declared
@@ -58,17 +59,25 @@ class ScoreFacts:
     assumed: tuple[tuple[str, float], ...] = ()
 
     @classmethod
-    def of(cls, likelihood: Likelihood) -> ScoreFacts:
+    def of(cls, likelihood: Likelihood, *, clips: bool = True) -> ScoreFacts:
         """Those of labels or counts; a typical count is an eighth of the largest, and half of the trials are made.
 
         A dispersion that is learned is taken to be 1. It may change the standard deviations by a factor of three.
+
+        Args:
+            likelihood: that of the model.
+            clips: whether the model clips counts where it chooses to: at half of the largest.
         """
         if likelihood.is_count:
             counts, mean = likelihood.at(1.0), likelihood.max_count / _OVER
             assumed = (("assumed mean of the counts", mean), ("assumed dispersion", counts.r))
-            typical = float(counts.information(np.array(mean)))
             known = assumed if likelihood.learns_dispersion else assumed[:1]
-            return cls(typical, steep=2.0 * counts.steepest, loss=_COUNTS, assumed=known)
+            if not clips:
+                typical = float(counts.information(np.array(mean)))
+                return cls(typical, steep=2.0 * counts.steepest, loss=_COUNTS, assumed=known)
+            scores = ClippedCounts(counts.r, max(likelihood.max_count / 2, 1.0), mean)
+            usual = scores.usual(math.log(mean))
+            return cls(usual, steep=2.0 * scores.steepest, loss=_COUNTS * scores.unit, assumed=known)
         size = max(likelihood.max_size / 2, 1.0)
         return cls(_CURVATURE * size, size)
 

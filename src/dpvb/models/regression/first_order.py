@@ -35,7 +35,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,9 +48,10 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Positive
 from dpvb.kernels.linear import row_sums
 from dpvb.models.regression import ridge, tuned
+from dpvb.models.regression.clipped_counts import ClippedCounts, Marginal, lower_ends, one_hot
 from dpvb.models.regression.curvature_then_scores import CurvatureThenScores, Readings, ScoreState
 from dpvb.models.regression.descent import Average
-from dpvb.models.regression.likelihood import Likelihood, log_odds, log_rate
+from dpvb.models.regression.likelihood import LEAST_RATE, Likelihood, log_odds
 from dpvb.models.regression.moments import RowMoments, Tracked
 from dpvb.models.regression.persons import Expected, averaged, filled, weighted
 from dpvb.models.regression.scaling import Scaling
@@ -148,6 +148,7 @@ class FirstOrderState(ScoreState):
         dispersion: of counts whose dispersion is learned.
         usual: k, curvature of a row of size 1 at the start; most: the largest curvature over k.
         offset: what an average row adds to ψ of its own.
+        clip, typical: of counts, C and the mean at which c is the largest residual.
     """
 
     last_e: Floats
@@ -157,6 +158,8 @@ class FirstOrderState(ScoreState):
     usual: Positive = 0.25
     most: Positive = 1.0
     offset: float = 0.0
+    clip: Positive = 1.0
+    typical: Nonnegative = 0.0
 
 
 @dataclass(frozen=True)
@@ -180,14 +183,28 @@ class FirstOrder(CurvatureThenScores):
         }
         blocks = {
             **self.columns.blocks,
-            "count": self.likelihood.base_block(1, self._phase, math.sqrt(tuned.SUM_BUDGET)),
+            "count": self._count_block,
             "curvature": self._moments_block(b, math.sqrt(tuned.CURVATURE_BUDGET)),
-            "score": Block((d,), self.likelihood.max_residual, average=False),
+            "score": Block((d,), 1.0 if self.likelihood.is_count else self.likelihood.max_residual, average=False),
             "variance": Block((1,), b, "nonnegative", average=False, weight=tuned.SCALAR_WEIGHT),
             "curvature_at_mean": Block((d, d), b / 4, "gram", "last"),
             **(learned if self.likelihood.learns_dispersion else {}),
         }
         return {**self.likelihood.bounded(blocks), **self._robust_blocks(tuned.LAST_BUDGET)}
+
+    @property
+    def _count_block(self) -> Block:
+        """The block of the base rate: a histogram of counts, or the sum of responses; and the sum of offsets."""
+        if not self.likelihood.is_count:
+            return self.likelihood.base_block(1, self._phase, math.sqrt(tuned.SUM_BUDGET))
+        shifted = self.likelihood.is_shifted
+        shape, bound = (len(self._lower_k) + shifted,), math.sqrt(1.0 + shifted)
+        return Block(shape, bound, "nonnegative", self._phase, weight=math.sqrt(tuned.SUM_BUDGET))
+
+    @property
+    def _lower_k(self) -> Floats:
+        """Lower ends of the bins of counts."""
+        return lower_ends(self.likelihood.max_count)
 
     @property
     def schedule(self) -> Schedule:
@@ -213,10 +230,16 @@ class FirstOrder(CurvatureThenScores):
     def _start(
         self, scaling: Scaling, moments: RowMoments, start_e: Floats, drift_e: Floats, **more: Any
     ) -> FirstOrderState:
+        more = {"clip": self.likelihood.max_count, **more}
         return FirstOrderState.start(scaling, moments, start_e, drift_e, last_e=start_e, **more)
 
     def _readings(self, q: FirstOrderState, **more: Any) -> Readings:
         return super()._readings(q, offset=None if self.likelihood.is_count else q.offset)
+
+    @property
+    def _score_budget(self) -> float:
+        """Part of the budget for the scores."""
+        return 1.0 - sum(self.schedule.budget.values())
 
     @property
     def _largest(self) -> float:
@@ -226,56 +249,71 @@ class FirstOrder(CurvatureThenScores):
         forms = [(form, bound)]
         if batch.offset_n is not None:
             # Offsets are features. A sum of their shares that is clipped would make the base rate too low.
-            forms.append((Rows(self.likelihood.base_counts(batch, 1)[:, 1:]), self.likelihood.max_y))
+            shares, most = self._base_counts(batch)[:, -1:], 1.0 if self.likelihood.is_count else self.likelihood.max_y
+            forms.append((Rows(shares), most))
         return filled(sums, batch, forms)
 
     def _sizes(self, batch: DesignRows) -> Floats:
         return self.likelihood.size(batch.y_n, batch.trials_n)
 
     def _counted(self, batch: DesignRows, weight_n: Floats) -> Contributions:
-        return {"count": Rows(weight_n[:, None] * self.likelihood.base_counts(batch, 1))}
+        return {"count": Rows(weight_n[:, None] * self._base_counts(batch))}
+
+    def _base_counts(self, batch: DesignRows) -> Floats:
+        """Contributions of rows to the base rate."""
+        if not self.likelihood.is_count:
+            return self.likelihood.base_counts(batch, 1)
+        bins_nk = one_hot(batch.y_n, self._lower_k)
+        return bins_nk if batch.offset_n is None else np.column_stack([bins_nk, self.likelihood.share(batch.offset_n)])
 
     def _at_step(self, q: FirstOrderState, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
-        likelihood, psi_n, share_n = self._at(q, batch, rows, q.point_e)
-        residual_n = likelihood.residual(psi_n, batch.y_n, batch.trials_n)
+        psi_n, share_n, residual_n, expects = self._at(q, batch, rows, weight_n, q.point_e)
         trace_n = (weight_n * rows.length_n) ** 2
         score, variance = ScaledRows(rows, weight_n * residual_n), Rows((share_n * trace_n)[:, None])
-        expects = partial(self._expected, likelihood, rows, weight_n, psi_n, share_n)
         return {
             **self._weighted({"score": score, "variance": variance}, batch, expects),
             **self._of_dispersion("dispersion", q, batch, rows, psi_n),
         }
 
     def _at_end(self, q: FirstOrderState, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
-        likelihood, psi_n, share_n = self._at(q, batch, rows, q.mean.point_d)
+        psi_n, share_n, residual_n, expects = self._at(q, batch, rows, weight_n, q.mean.point_d)
         gram = Gram(rows.x_nd, 0.25 * share_n * weight_n**2)
-        expects = partial(self._expected, likelihood, rows, weight_n, psi_n, share_n)
-        residual_n = likelihood.residual(psi_n, batch.y_n, batch.trials_n)
         robust = self._robust_scores(q, rows, weight_n * residual_n)
         return {
             **self._weighted({"curvature_at_mean": gram, **robust}, batch, expects),
             **self._of_dispersion("dispersion_at_mean", q, batch, rows, psi_n),
         }
 
+    def _scores(self, q: FirstOrderState) -> Likelihood | ClippedCounts:
+        """How rows are scored: counts are clipped."""
+        likelihood = self.likelihood.at(q.dispersion.r)
+        return ClippedCounts(likelihood.r, q.clip, q.typical) if likelihood.is_count else likelihood
+
     def _at(
-        self, q: FirstOrderState, batch: DesignRows, rows: MeasuredRows, weights_e: Floats
-    ) -> tuple[Likelihood, Floats, Floats]:
-        """The likelihood, each row's ψ at some weights, and its curvature over the largest of a row of size 1."""
+        self, q: FirstOrderState, batch: DesignRows, rows: MeasuredRows, weight_n: Floats, weights_e: Floats
+    ) -> tuple[Floats, Floats, Floats, Callable[[], Expected] | None]:
+        """Each row's ψ at some weights, its curvature over the largest of a row of size 1, and its residual.
+
+        Last come the expected scores of the model, by which persons are weighted; None: they add their means.
+        """
         psi_n = row_sums(rows.x_nd, q.moments.scale_e * weights_e)
         psi_n = psi_n if batch.offset_n is None else psi_n + batch.offset_n
-        likelihood = self.likelihood.at(q.dispersion.r)
-        return likelihood, psi_n, likelihood.curvature(psi_n, self._sizes(batch))
+        scores = self._scores(q)
+        if isinstance(scores, Likelihood):
+            share_n = scores.curvature(psi_n, self._sizes(batch))
+            return psi_n, share_n, scores.residual(psi_n, batch.y_n, batch.trials_n), None
+        found = scores.rows(psi_n, batch.y_n)
 
-    def _weighted(self, scores: Contributions, batch: DesignRows, expects: Callable[[], Expected]) -> Contributions:
+        def expects() -> Expected:
+            return Expected(ScaledRows(rows, weight_n * found.std()), found.share_n, self.blocks["score"].bound)
+
+        return psi_n, found.share_n, found.residual_n, expects
+
+    def _weighted(
+        self, scores: Contributions, batch: DesignRows, expects: Callable[[], Expected] | None
+    ) -> Contributions:
         """Scores of persons, or their curvature."""
-        return weighted(scores, batch, expects) if self.likelihood.is_count else averaged(scores, batch)
-
-    def _expected(
-        self, likelihood: Likelihood, rows: MeasuredRows, weight_n: Floats, psi_n: Floats, share_n: Floats
-    ) -> Expected:
-        """Expected scores of the model, by which persons are weighted."""
-        form = ScaledRows(rows, weight_n * np.sqrt(likelihood.steepest * share_n))
-        return Expected(form, likelihood.curvature(psi_n, np.ones_like(psi_n)), self.blocks["score"].bound)
+        return averaged(scores, batch) if expects is None else weighted(scores, batch, expects)
 
     def _of_dispersion(
         self, name: str, q: FirstOrderState, batch: DesignRows, rows: MeasuredRows, psi_n: Floats
@@ -297,23 +335,34 @@ class FirstOrder(CurvatureThenScores):
         return self.likelihood.max_weight or 1.0
 
     def _mean_square(self, q: FirstOrderState) -> float:
-        return q.usual * q.ratio.value
+        return q.usual * q.ratio.value / self._unit(q) ** 2
 
-    def _base(self, s: Estimate, moments: RowMoments) -> tuple[float, float]:
-        """Base rate as log odds or log mean, and the standard deviation of its noise."""
-        link = log_rate if self.likelihood.is_count else log_odds
-        return link(float(s.noisy("count")[0]), s.noise_std("count"), moments.number)
+    def _unit(self, q: FirstOrderState) -> float:
+        scores = self._scores(q)
+        return scores.unit if isinstance(scores, ClippedCounts) else 1.0
+
+    def _marginal(self, s: Estimate, number: float) -> Marginal:
+        """The distribution of counts."""
+        total_k = s.noisy("count")[: len(self._lower_k)]
+        return Marginal.read(total_k, s.noise_std("count"), number, self._lower_k, LEAST_RATE)
 
     def _with_curvature(self, s: Estimate, q: FirstOrderState) -> FirstOrderState:
         """Coordinates, majoriser and prior mean from the release of the curvature."""
         scaling, moments = self._coordinates(s, q)
-        likelihood, (base, spread) = self.likelihood.at(q.dispersion.r), self._base(s, moments)
-        usual, shares = likelihood.usual(base), s.noisy("count")[1:].tolist()
-        offset, error = likelihood.base_shift(shares, s.noise_std("count"), moments.number)
+        number, sd, shares = moments.number, s.noise_std("count"), s.noisy("count")[1:].tolist()
+        if self.likelihood.is_count:
+            marginal, shares = self._marginal(s, number), shares[len(self._lower_k) - 1 :]
+            (base, spread), q = marginal.log_mean(), self._clipped(s, q, marginal, number)
+        else:
+            base, spread = log_odds(float(s.noisy("count")[0]), sd, number)
+            shares, sd = [one / self.likelihood.most for one in shares], sd / self.likelihood.most
+        offset, error = self.likelihood.base_shift(shares, sd, number)
         start_e, drift_e = (part * moments.constant_e for part in (base - offset, math.hypot(spread, error)))
-        most = likelihood.steepest / usual
-        start = self._start(scaling, moments, start_e, drift_e, usual=usual, most=most, offset=offset)
-        if likelihood.is_shifted and likelihood.is_count:
+        scores, kept = self._scores(q), {"clip": q.clip, "typical": q.typical, "dispersion": q.dispersion}
+        usual = scores.usual(base)
+        most = scores.steepest / usual
+        start = self._start(scaling, moments, start_e, drift_e, usual=usual, most=most, offset=offset, **kept)
+        if self.likelihood.is_shifted and self.likelihood.is_count:
             # Where rows differ from the start, one noisy reading of how steep it is there led paths astray.
             start = replace(start, ratio=Tracked(1.0, tuned.START_RATIO_STD**2))
         readings = self._readings(start)
@@ -323,11 +372,25 @@ class FirstOrder(CurvatureThenScores):
         point_e = start_e + ridge.mean_of(earlier, readings.prior(scaling.width_d, (tuned.TAU_MEDIAN,)))
         return replace(start, point_e=point_e, last_e=point_e)
 
+    def _clipped(self, s: Estimate, q: FirstOrderState, marginal: Marginal, number: float) -> FirstOrderState:
+        """With the point at which counts are clipped, and the start of a dispersion."""
+        if self.likelihood.learns_dispersion:
+            q = replace(q, dispersion=replace(q.dispersion, log_r=marginal.log_r()))
+        sd = math.sqrt(tuned.CURVATURE_BUDGET / self._score_budget) * s.noise_std("curvature")
+        most = self.likelihood.max_count
+        if sd == 0:
+            return replace(q, clip=most)
+        r, typical = self.likelihood.at(q.dispersion.r).r, math.exp(marginal.log_mean()[0])
+        clip = marginal.best_clip(most, number / sd, lambda clip: ClippedCounts(r, clip, typical).unit)
+        return replace(q, clip=clip, typical=typical)
+
     def m_step(self, s: Estimate, q: FirstOrderState) -> FirstOrderState:
         """One step uphill by a score: equations 6 to 12 of docs/theory/regressions.md."""
-        moments, scale_e, sd, t = q.moments, q.moments.scale_e, s.noise_std("score"), q.step + 1
+        moments, scale_e, t = q.moments, q.moments.scale_e, q.step + 1
         # (6) the score and the curvature ratio
-        score_e, total = scale_e * s.noisy("score"), moments.total / q.most
+        unit = self._unit(q)
+        sd = unit * s.noise_std("score")
+        score_e, total = unit * scale_e * s.noisy("score"), moments.total / q.most
         ratio = q.ratio.seen(float(s.noisy("variance")[0]) / total, (s.noise_std("variance") / total) ** 2, q.most)
         # (7) the averages of points and scores
         fresh = sd == 0 or q.step < tuned.AVERAGE_START * self.n_steps
@@ -360,9 +423,18 @@ class FirstOrder(CurvatureThenScores):
     def finished(self, s: Estimate, q: FirstOrderState) -> FirstOrderState:
         """With the curvature at the mean."""
         # Rows were asked about at the dispersion before this release.
-        steepest = 4.0 * self.likelihood.at(q.dispersion.r).steepest
-        last: FirstOrderState = self._read_at_end(s, q, q.curvature_ee, steepest)
+        scores, spread = self._scores(q), 1.0
+        if isinstance(scores, ClippedCounts):
+            spread = max(scores.spread(*self._log_means(q)), tuned.LEAST_RATIO)
+        last: FirstOrderState = self._read_at_end(s, q, q.curvature_ee, 4.0 * scores.steepest, spread)
+        curvature_ee, table_ee = spread * last.curvature_ee, spread * last.table_ee
+        last = replace(last, curvature_ee=curvature_ee, table_ee=table_ee, steep=1.0 / spread)
         return self._dispersed(s, last, "dispersion_at_mean", q.mean.point_d, fresh=True)
+
+    def _log_means(self, q: FirstOrderState) -> tuple[Floats, Floats]:
+        """Log means of rows at the mean of the points, on nodes, and the shares of these."""
+        mean, variance = q.moments.log_odds(q.mean.point_d)
+        return mean + q.offset + math.sqrt(variance) * _NODE_K, _WEIGHT_K / _WEIGHT_K.sum()
 
     def _dispersed(
         self, s: Estimate, q: FirstOrderState, block: str, point_e: Floats, *, fresh: bool
@@ -375,4 +447,5 @@ class FirstOrder(CurvatureThenScores):
         psi = psi[0] + q.offset, psi[1]
         learned = q.dispersion.after(float(s.noisy(block)[0]), noise, moments.number, psi, fresh=fresh)
         # The next query returns shares of the steepest curvature; `most` makes factors of `usual` of them.
-        return replace(q, dispersion=learned, most=self.likelihood.at(learned.r).steepest / q.usual)
+        q = replace(q, dispersion=learned)
+        return replace(q, most=self._scores(q).steepest / q.usual)

@@ -185,21 +185,21 @@ class Likelihood:
         response; each part has norm max_y at most.
         """
         most_n = self.most * self.size(batch.y_n, batch.trials_n)
-        shares_n = [] if batch.offset_n is None else [most_n * self._share(batch.offset_n)]
+        shares_n = [] if batch.offset_n is None else [most_n * self.share(batch.offset_n)]
         return np.stack([*[batch.y_n, most_n - batch.y_n][:width], *shares_n], axis=1)
 
     def base_shift(self, total_c: Sequence[float], sd: float, number: float) -> tuple[float, float]:
         """Shift of ψ by an average row of its own, and the standard deviation of the noise of that.
 
         Args:
-            total_c: noisy sum of what rows add for their shares, of noise std sd; empty where they have none.
+            total_c: noisy sum of the shares of rows, of noise std sd; empty where they have none.
             sd: that std.
             number: number of rows.
         """
         if not len(total_c):
             return 0.0, 0.0
-        error = sd / self.most / number
-        share = min(max(float(total_c[0]) / self.most / number, tuned.BASE_RATE_STD * error), 1.0)
+        error = sd / number
+        share = min(max(float(total_c[0]) / number, tuned.BASE_RATE_STD * error), 1.0)
         if share == 0:
             share = 1.0  # No row says anything.
         reach = self._reach
@@ -239,8 +239,8 @@ class Likelihood:
         """The most that a row adds to ψ."""
         return (self.max_offset or 0.0) + math.log(self.max_exposure or 1.0)
 
-    def _share(self, offset_n: Floats) -> Floats:
-        """Shift of ψ by rows as a part of the most, in [0, 1]: for counts the factor of the mean."""
+    def share(self, offset_n: Floats) -> Floats:
+        """Return the shift of ψ by rows as a part of the most, in [0, 1]: for counts the factor of the mean."""
         if self.is_count:
             return np.asarray(np.exp(np.minimum(offset_n - self._reach, 0.0)))
         return np.clip(0.5 + 0.5 * offset_n / self._reach, 0.0, 1.0)
@@ -253,14 +253,6 @@ def log_odds(count: float, sd: float, number: float) -> tuple[float, float]:
     low = min(max(tuned.BASE_RATE_STD * error, LEAST_RATE), 0.5)
     base = float(np.clip((count + 1.0) / trials, low, 1.0 - low))
     return float(logit(base)), error / (base * (1.0 - base))
-
-
-def log_rate(count: float, sd: float, number: float) -> tuple[float, float]:
-    """Log of a noisy count (of noise std sd) over the number of rows, and the standard deviation of its noise."""
-    rows = max(number, 0.0) + 1.0
-    error = sd / rows
-    rate = max((count + 1.0) / rows, tuned.BASE_RATE_STD * error, LEAST_RATE)
-    return math.log(rate), error / rate
 
 
 # σ(ψ) ≈ Σ_i p_i Φ(s_i ψ), with an absolute error of at most 2.2e-9 (Monahan & Stefanski 1992).
