@@ -74,9 +74,11 @@ from dpvb.rows import DesignRows
 
 # Characters of a model's own error that are shown.
 _MOST_SAID = 300
-# Ordinary synthetic rows of a tryout: more than a row has features in most tables, so that sums of squares have an
-# inverse; and the most numbers in them, 8 MB.
-_ORDINARY, _NUMBERS = 500, 10**6
+# convention: ordinary synthetic rows of a tryout: more than a row has features in most tables, so that sums of squares
+# have an inverse.
+_ORDINARY = 500
+# convention: the most numbers in them, 8 MB.
+_NUMBERS = 10**6
 # Fields of a model that a fit fills in.
 _FILLED = {
     "columns": "names of the features of X",

@@ -71,13 +71,13 @@ class ScoreFacts:
         if likelihood.is_count:
             counts, mean = likelihood.at(1.0), likelihood.max_count / _OVER
             assumed = (("assumed mean of the counts", mean), ("assumed dispersion", counts.r))
-            known = assumed if likelihood.learns_dispersion else assumed[:1]
+            listed = assumed if likelihood.learns_dispersion else assumed[:1]
             if not clips:
                 typical = float(counts.information(np.array(mean)))
-                return cls(typical, steep=2.0 * counts.steepest, loss=_COUNTS, assumed=known)
+                return cls(typical, steep=2.0 * counts.steepest, loss=_COUNTS, assumed=listed)
             scores = ClippedCounts(counts.r, max(likelihood.max_count / 2, 1.0), mean)
             usual = scores.usual(math.log(mean))
-            return cls(usual, steep=2.0 * scores.steepest, loss=_COUNTS * scores.unit, assumed=known)
+            return cls(usual, steep=2.0 * scores.steepest, loss=_COUNTS * scores.unit, assumed=listed)
         size = max(likelihood.max_size / 2, 1.0)
         return cls(_CURVATURE * size, size)
 
