@@ -66,6 +66,7 @@ NAMES = [
     "sequences",
     "hidden_markov",
     "sequence_coverage",
+    "pooled_chains",
     "sequence_intervals",
     "linear_dynamical",
     "composed_sequences",

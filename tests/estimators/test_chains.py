@@ -97,6 +97,10 @@ def test_intervals_count_the_noise_in_and_say_what_the_clip_bends(fitted: Any) -
     told = str(tight.transition_intervals())
     assert re.search(r"clip_norm=0.5 clipped (9\d|100)% of the sequences", told)
     assert "clip_norm=None, here 3." in told
+    windows = "pairs" if fitted.order == 1 else "triples"
+    assert f"has M {windows} in the first 12 symbols of a sequence, each has the weight M^-0.5." in told
+    pooled = clone(fitted).set_params(power=1.0, clip_norm=None).fit(X).transition_intervals()
+    assert f"Estimand: pooled frequencies. All {windows} in the first 12 symbols" in pooled.head
     assert aware.of("a" if fitted.order == 1 else "a, a")["b"].mean == pytest.approx(0.2, abs=0.05)
     assert "<table" in aware._repr_html_()
 

@@ -71,6 +71,28 @@ def test_lengths_are_as_even_as_the_released_weight_allows(mean: float) -> None:
     assert (drawn.kept(3) == 1).all()
 
 
+@pytest.mark.parametrize(("present", "longest"), [(0.6, 12), (0.3, 8), (1.0, 12)])
+def test_the_share_clipped_tells_how_many_people_have_no_window(present: float, longest: int) -> None:
+    """People of one length or without a window: their weight and their share clipped find both; seed 1."""
+    rng = np.random.default_rng(1)
+    sizes = WindowSizes(3, 2, 0.5, 1.2)
+
+    def people(number: int, length: int) -> Any:
+        return rng.integers(0, 3, (number, length))
+
+    true = dynamics.clipped_people(people(20_000, longest), np.full(20_000, longest), sizes)
+    weight, clipped = present * true.weight, present * true.clipped
+    drawn = dynamics.draw_people(people, sizes, 12, weight, rng, clipped)
+    # A share of 25,000 people is known to .0032, and lengths are found among 2,500; .03 is beyond six deviations.
+    assert drawn.weight == pytest.approx(weight, abs=0.03 * true.weight)
+    if longest == 12:
+        assert drawn.clipped == pytest.approx(clipped, abs=0.03)
+        assert (drawn.plain_nm > 0).any(axis=1).mean() == pytest.approx(present, abs=0.03)
+    unaware = dynamics.draw_people(people, sizes, 12, weight, rng)
+    assert (unaware.plain_nm > 0).any(axis=1).all()
+    assert present == 1.0 or unaware.clipped < drawn.clipped
+
+
 @pytest.mark.parametrize(("laws", "starts", "length"), KINDS)
 def test_slopes_are_the_derivatives_of_what_is_expected(laws: ChainLaws, starts: int, length: int) -> None:
     squares = squares_of(laws, starts, length)

@@ -42,7 +42,8 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
         symbols: Public symbols, as a list or a text with commas; a number V means 0 to V - 1.
         order: Number of symbols on which the next one depends, 1 (default) or 2.
         max_length: Number of symbols of each sequence that are included, from its beginning. Default: 20.
-        power: Exponent of the number of windows in the weight of a person, from 0.5 to 1. Default: 0.5.
+        power: Exponent of the number of windows in the weight of a person, from 0.5 to 1. Default: 0.5. 1: all windows
+            have the same weight, so frequencies are pooled.
         clip_norm: Bound on the norm of the windows of a person, in [0.001, 1e9]. Default: 1.5. None: the largest norm
             of one sequence of `max_length`, so that no person with one sequence is clipped; the noise is larger and the
             clipping bias is 0.
@@ -113,9 +114,15 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
     def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> IntervalTable:
         """Return all transition probabilities with intervals that include the privacy noise.
 
+        The head of the table names the estimand. With `power=1`, the frequencies are pooled: each pair of the first
+        `max_length` symbols has the same weight. Otherwise each of the M pairs of a person has the weight
+        M^(power - 1), which differs if long sequences differ from short ones. For pooled frequencies, fit with
+        `power=1` and `clip_norm=None`.
+
         If many people are clipped, according to the released numbers, the clipping bias is corrected, so the estimates
-        differ from `transition_matrix_`. The correction assumes that each person has one sequence, and that all have
-        the same length, which is independent of the symbols. The head of the table reports it.
+        differ from `transition_matrix_`. The correction assumes one sequence per person, the same transition
+        probabilities for all people, and lengths that are independent of the symbols. If people differ, part of the
+        bias remains, and intervals may be too short. The head of the table reports the share of clipped people.
 
         Args:
             level: Probability inside the interval, in (0, 1). Default: 0.95.
@@ -128,7 +135,7 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
         reach = reach_of(level)
         noise_std = q.windows_std if noise_aware else 0.0
         if self._shortened:
-            law, std = model.corrected_law(q, generator("rng", rng), noise_std)
+            law, std = model.corrected_law(q, generator("rng", rng), noise_std, self._shortened)
         else:
             weight = markov_chain.window_weight(float(q.windows.sum()), float(q.first_v.sum()), model.power)
             law = model.law(q)
@@ -138,8 +145,20 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
             for (*before, place), mean in np.ndenumerate(law)
             for before_it in [", ".join(str(self.symbols_[one]) for one in before)]
         )
-        above = self._head(len(lines), level, noise_aware)
+        above = f"{self._head(len(lines), level, noise_aware)}\n{self._estimand}"
         return IntervalTable(lines, above, ("after", "comes"), "Transitions", name="transitions")
+
+    @property
+    def _estimand(self) -> str:
+        """Return the frequencies of which the intervals are, as a sentence."""
+        windows = "pairs" if self.order == 1 else "triples"
+        included = f"the first {self.max_length} symbols of a sequence"
+        if self.power == 1:
+            return f"Estimand: pooled frequencies. All {windows} in {included} have the same weight."
+        return (
+            f"Estimand: weighted frequencies. If a person has M {windows} in {included}, each has "
+            f"the weight M^{self.power - 1:g}. For pooled frequencies, use power=1 and clip_norm=None."
+        )
 
     def transition_table(self) -> tuple[tuple[str, ...], Floats, Floats]:
         """Return names of the symbols, probabilities of the next symbol, (V, V), and expected repetitions, (V,).
@@ -166,7 +185,7 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
     def _unbent(self) -> tuple[Floats, Floats]:
         """Return probabilities of the next symbol, (V, V), and the distribution of the chain, without clipping bias."""
         model, q = replace(self._fitted_model, estimate="posterior"), self._q
-        corrected = model.bias_corrected(q, generator("rng", 0)).chain if self._shortened else q
+        corrected = model.bias_corrected(q, generator("rng", 0), self._shortened).chain if self._shortened else q
         return model.law(corrected, 1), model.law(corrected)
 
     def summary(self) -> str:

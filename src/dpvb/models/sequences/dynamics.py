@@ -6,7 +6,9 @@ symbols, (V,) or (V, V).
 Clipping affects people with many equal windows more than others, and so biases the released windows. The bias follows
 from the fitted model. Only sums over private people were released, so each drawn person has one sequence. The lengths
 l follow the maximum-entropy distribution P(l) ∝ exp(λ l), up to the longest, whose mean weight of a person's windows is
-the released one. If all private sequences have the maximal length, so do the drawn ones.
+the released one. If all private sequences have the maximal length, so do the drawn ones. Many people may have no window
+at all, and the others more: of a chain, λ follows from the released share of people who were clipped over that weight,
+and the weight tells how many people have a window.
 """
 
 from __future__ import annotations
@@ -113,6 +115,11 @@ class DrawnPeople:
         return float(self.weight_nm.sum() / len(self.place_nm))
 
     @property
+    def clipped(self) -> float:
+        """Share of people who are clipped."""
+        return float(np.mean((self.weight_nm < self.plain_nm).any(axis=1)))
+
+    @property
     def share(self) -> float:
         """Share of all windows after clipping."""
         return float(self.weight_nm.sum() / self.plain_nm.sum())
@@ -163,6 +170,7 @@ def draw_people(
     longest: int,
     weight: float,
     rng: np.random.Generator,
+    clipped: float | None = None,
 ) -> DrawnPeople:
     """People whose windows weigh on average as much as was released.
 
@@ -172,19 +180,34 @@ def draw_people(
         longest: symbols that a sequence may have.
         weight: mean of what all windows of a person add, as it was released.
         rng: public randomness.
+        clipped: share of people who were clipped, as it was released; None: all people have a window.
     """
     longest = min(longest, _MOST_SYMBOLS)
     number = min(int(_MOST_PAIRS / longest**2), _MOST_PEOPLE)
     length_l, code_nt = np.arange(sizes.length, longest + 1), people(number, longest)
     tried = code_nt[: int(_TRIED * number)]
     some_l = np.unique(np.linspace(sizes.length, longest, _TRIALS).astype(np.int64))
-    tried_l = [clipped_people(tried[:, :long], np.full(len(tried), long), sizes).weight for long in some_l]
-    weight_l = np.interp(length_l, some_l, tried_l)
-    ends = [float(_lengths(steep, length_l) @ weight_l) - weight for steep in (-_STEEP, _STEEP)]
-    steep = _STEEP if ends[1] <= 0 else -_STEEP
-    if ends[0] < 0 < ends[1]:
-        steep = float(brentq(lambda own: float(_lengths(own, length_l) @ weight_l) - weight, -_STEEP, _STEEP))
-    return clipped_people(code_nt, rng.choice(length_l, number, p=_lengths(steep, length_l)), sizes)
+    tried_l = [clipped_people(tried[:, :long], np.full(len(tried), long), sizes) for long in some_l]
+    weight_l = np.interp(length_l, some_l, [one.weight for one in tried_l])
+    steep, present = _steepness(length_l, weight_l - weight), 1.0
+    if clipped is not None:
+        # People without a window add nothing and are not clipped, so they do not change this ratio.
+        clipped_l = np.interp(length_l, some_l, [one.clipped for one in tried_l])
+        steeper = _steepness(length_l, clipped_l * weight - weight_l * clipped)
+        if (most := float(_lengths(steeper, length_l) @ weight_l)) > weight:
+            steep, present = steeper, weight / most
+    length_n = rng.choice(length_l, number, p=_lengths(steep, length_l))
+    if present < 1.0:
+        length_n[rng.random(number) >= present] = 0
+    return clipped_people(code_nt, length_n, sizes)
+
+
+def _steepness(length_l: Ints, value_l: Floats) -> float:
+    """The λ in [-20, 20] at which values of lengths have the mean 0, or are nearest to it."""
+    low, high = (float(_lengths(steep, length_l) @ value_l) for steep in (-_STEEP, _STEEP))
+    if low < 0 < high:
+        return float(brentq(lambda steep: float(_lengths(steep, length_l) @ value_l), -_STEEP, _STEEP))
+    return _STEEP if high <= 0 else -_STEEP
 
 
 def _lengths(steep: float, length_l: Ints) -> Floats:

@@ -196,31 +196,35 @@ class MarkovChainModel(WindowModel, Model[Chain, SequenceRows]):
         # Added in order: the bits of a sequence are its own.
         return np.asarray(np.bincount(row_t, weights=found_t, minlength=len(rows.indptr) - 1), dtype=np.float64)
 
-    def bias_corrected(self, q: Chain, rng: np.random.Generator) -> Corrected:
+    def bias_corrected(self, q: Chain, rng: np.random.Generator, clipped: float | None = None) -> Corrected:
         """Correct each window for the clipping bias.
 
         Args:
             q: as fitted.
             rng: public randomness.
+            clipped: share of people who were clipped, as it was released; None: it is not used.
         """
         shape, persons, corrected = q.windows.shape, max(float(q.first_v.sum()), 1.0), q
         for _ in range(_DRAWN):
-            people = self._people(corrected, float(q.windows.sum()) / persons, rng)
+            people = self._people(corrected, float(q.windows.sum()) / persons, rng, clipped)
             left = people.kept(q.windows.size).reshape(shape)
             windows = q.windows / left
             pairs_vv = windows if self.order == 1 else (windows.sum(axis=2) + windows.sum(axis=0)) / 2
             corrected = replace(q, windows=windows, pairs_vv=pairs_vv)
         return Corrected(corrected, left, people)
 
-    def corrected_law(self, q: Chain, rng: np.random.Generator, noise_std: float) -> TransitionLaw:
+    def corrected_law(
+        self, q: Chain, rng: np.random.Generator, noise_std: float, clipped: float | None = None
+    ) -> TransitionLaw:
         """The distribution of a chain whose clip affects many people, without the clipping bias.
 
         Args:
             q: as fitted.
             rng: public randomness.
             noise_std: σ; 0 leaves the noise out of account.
+            clipped: as in `bias_corrected`.
         """
-        corrected, left, people = self.bias_corrected(q, rng)
+        corrected, left, people = self.bias_corrected(q, rng, clipped)
         persons = max(float(q.first_v.sum()), 1.0)
         law, total = self.law(corrected), corrected.windows.sum(axis=-1, keepdims=True) + self.prior_weight
         noise = (noise_std / left) ** 2
@@ -232,7 +236,7 @@ class MarkovChainModel(WindowModel, Model[Chain, SequenceRows]):
         std = np.sqrt(np.maximum(noise + sample, 0.0)) / np.maximum(total, 1e-150) / np.clip(seen, _LEAST_SEEN, 1.0)
         return TransitionLaw(law, std)
 
-    def _people(self, q: Chain, weight: float, rng: np.random.Generator) -> DrawnPeople:
+    def _people(self, q: Chain, weight: float, rng: np.random.Generator, clipped: float | None) -> DrawnPeople:
         """People of the chain, whose windows weigh so much on average."""
         laws = [self.law(q, order) for order in range(1, self.order + 1)]
 
@@ -240,7 +244,7 @@ class MarkovChainModel(WindowModel, Model[Chain, SequenceRows]):
             return dynamics.drawn(self.initial(q), laws, number, length, rng)
 
         sizes = WindowSizes(self.n_symbols, self.length, self.power, self.bound)
-        return draw_people(people, sizes, self.max_length, weight, rng)
+        return draw_people(people, sizes, self.max_length, weight, rng, clipped)
 
     def _mixed(self, counts: Floats, lower: Floats) -> Floats:
         """Conditional probabilities from counts and a chain of lower order, which has so much weight."""
