@@ -185,6 +185,21 @@ def test_a_nearest_centre_that_blas_decides_is_found(width: int) -> None:
     assert findings([neighbours.check_bits(case(linear.product))]) == {}
 
 
+class Filled(Location):
+    """It makes invalid rows to rows of zeros, which are included in the number of rows."""
+
+    def e_step(self, q: Any, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
+        return super().e_step(q, np.nan_to_num(batch, posinf=0, neginf=0), blocks)
+
+
+@pytest.mark.guarantees("audit")
+@kills("records", "an audit that lets a model include invalid rows")
+@edit("audit/neighbours.py", "np.isnan(x_nd).all())", "np.isnan(x_nd).all() and False)")
+def test_an_invalid_row_that_a_model_includes_is_found() -> None:
+    assert "NaN throughout is included" in records(replace(SOUND, model=Filled()))["one record more"]
+    assert "one record more" not in records(SOUND)
+
+
 ROWS_SEEN = 0
 
 

@@ -132,8 +132,13 @@ class Look:
         return [self._change(record[None], self.records[:0]) for record in self.records]
 
     def adding(self) -> Check:
-        """T(B + x) - T(B) = clip(s(x)), in any batch, or nothing if it is not drawn, and no longer than the bound."""
+        """T(B + x) - T(B) = clip(s(x)), in any batch, or nothing if it is not drawn, and no longer than the bound.
+
+        And nothing from a row that comes as NaN throughout: it is invalid, and to be ignored.
+        """
         for n, (record, alone) in enumerate(zip(self.records, self.alone, strict=True)):
+            if alone is not None and not is_zero(alone) and self._is_invalid(record):
+                self.faults.append("a row that is NaN throughout is included: its statistics must be NaN")
             batch = self.case.some(self.rng, int(self.rng.integers(0, 12)))
             # The last place: the draws of the others stay as they are.
             place = len(batch) if n % len(_SAMPLERS) else int(self.rng.integers(0, len(batch) + 1))
@@ -204,6 +209,12 @@ class Look:
         if said != said_before:
             self.faults.append("a record shows in what is printed, logged or warned of")
         return None if result is None or before is None else difference(result, before)
+
+    def _is_invalid(self, record: Floats) -> bool:
+        """Whether the model gets a record as a row of numbers that are all NaN."""
+        [chunk] = self.case.source(record[None], None).chunks()
+        x_nd = getattr(chunk.rows, "x_nd", chunk.rows)
+        return isinstance(x_nd, np.ndarray) and x_nd.dtype.kind == "f" and bool(x_nd.size and np.isnan(x_nd).all())
 
     def _released(self, matrix: Floats, persons: Any, sampler: int) -> tuple[dict[str, Ints] | None, list[str], str]:
         """The release on a data set if it could be made, what was said meanwhile, and the fault; made only once."""
