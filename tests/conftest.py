@@ -27,6 +27,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     with suppress(ValueError):  # not in a process's main thread
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# A search for cycles of objects is seldom: at Python's own 700 new objects for each of them, searches were a quarter of
+# what collecting the tests takes, and a third of tests that read the source.
+gc.set_threshold(20_000, *gc.get_threshold()[1:])
+
 # What was seen of ledgers is remembered apart for each test; and for fixtures that several tests share.
 _states = tempfile.TemporaryDirectory(prefix="dpvb-state-")
 _numbers = itertools.count()
@@ -58,15 +62,10 @@ settings.load_profile("everyday")
 CASES = pytest.StashKey[set[str]]()
 
 
-#: With Python's own number, 700, the search for cycles was a third of the time of tests that read the source.
-MORE_OBJECTS = 20_000
-
-
 def pytest_collection_finish() -> None:
-    """What collection has made stays to the end: searches for cycles pass it over, and are seldom."""
+    """What collection has made stays to the end: searches for cycles pass it over."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(MORE_OBJECTS, *gc.get_threshold()[1:])
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
