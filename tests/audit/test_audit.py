@@ -173,7 +173,7 @@ class Nearest(dpvb.Model):
 @kills("records", "an audit that takes no record on the edge of a decision", "3")
 @edit("audit/neighbours.py", "> _JUMP:\n            step", "> 1e300:\n            step")
 @edit("audit/neighbours.py", "for tied in [q, *ties(q)]:", "for tied in [q]:")
-@pytest.mark.parametrize("width", [2, 3, 64])
+@pytest.mark.parametrize("width", [3, *(pytest.param(width, marks=pytest.mark.slow) for width in (2, 64))])
 def test_a_nearest_centre_that_blas_decides_is_found(width: int) -> None:
     """One-hot rows show no last bit, but where two centres are as near: the records lie there by design."""
 
@@ -866,7 +866,7 @@ def interrupted(where: str, tmp_path: Path, number: int, *args: str) -> str:
     return file.read_text()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_an_audit_that_is_ended_leaves_what_it_has_found(number: int, tmp_path: Path) -> None:
     found = interrupted("  ok ", tmp_path, number, "LDA").splitlines()
     assert found[0] == "LDA_first"
