@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -792,6 +793,29 @@ def test_a_server_that_stays_away_is_given_up(ledger: Ledger, monkeypatch: pytes
     with pytest.raises(LedgerUnreachableError):
         ledger._patiently(away)
     assert pauses == [0.1, 0.2, 0.4, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("code", "pauses"), [(socket.EAI_NONAME, []), (socket.EAI_AGAIN, [0.1])], ids=["no such name", "no resolver"]
+)
+def test_only_a_resolver_that_does_not_answer_is_asked_again(
+    code: int, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong name is wrong a second later."""
+    waited: list[float] = []
+    clock = iter([0.0, 1.0, 31.0])
+    monkeypatch.setattr("dpvb.ledger.PATIENCE", 30.0)
+    monkeypatch.setattr("dpvb.ledger.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("dpvb.ledger.time.sleep", waited.append)
+
+    def resolve(*given: object, **named: object) -> list[Any]:
+        raise socket.gaierror(code, "no address")
+
+    monkeypatch.setattr("socket.getaddrinfo", resolve)
+    with pytest.raises(LedgerError, match=r"'wrong\.invalid'.* Correct the name of the server") as raised:
+        Ledger("postgresql://analyst@wrong.invalid/budgets")
+    assert isinstance(raised.value, LedgerUnreachableError) == bool(pauses)
+    assert waited == pauses
 
 
 @pytest.mark.guarantees("durable charges")

@@ -51,6 +51,7 @@ from dpvb.guards.errors import (
     FewUnitsWarning,
     LostInNoiseWarning,
     ModelFileError,
+    NotSettledWarning,
     ParameterError,
     PrivacyError,
     check_integer,
@@ -121,6 +122,20 @@ class NoScoreError(PrivacyError, NotFittedError):  # type: ignore[misc]
 
 def _is_fitted(estimator: Any) -> bool:
     return "privacy_" in vars(estimator)
+
+
+def warn_not_settled(n_steps: int, effect: str) -> None:
+    """Warn, from `_take`, that a fit has not converged.
+
+    Args:
+        n_steps: Number of its steps.
+        effect: Effect and remedy, by released numbers.
+    """
+    warnings.warn(
+        f"The scores of {n_steps} steps have not settled: {effect}. The budget of the fit is spent.",
+        NotSettledWarning,
+        stacklevel=4,
+    )
 
 
 def if_fitted(method: _Method) -> _Method:

@@ -139,7 +139,7 @@ class BinomialLikelihoodRegression(Regression[LikelihoodModel]):
         likelihood = self._likelihood
         model = f"{likelihood.kind.replace('_', ' ').capitalize()} regression on {self._coefficients.listed}"
         scale = "log rate" if likelihood.is_count else "log odds"
-        return TableHead(model, scale, per, self._prior, noise_aware, self.privacy_, robust=self._robust)
+        return self._head_of(model, scale, per, noise_aware)
 
     def _scores(self, model: LikelihoodModel) -> tuple[ScoreFacts, str]:
         unit, diagonal = "log rate" if model.likelihood.is_count else "log odds", isinstance(model, FirstOrderDiagonal)

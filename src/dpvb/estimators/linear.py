@@ -243,7 +243,7 @@ class LinearRegression(RegressorMixin, Regression[Linear]):  # type: ignore[misc
         model = f"Linear regression on {self._coefficients.listed}; sigma {self.sigma_:.4g} [{low:.4g}, {high:.4g}]"
         if self.sigma_reach_ < self._fitted_response.half:
             model += f", errors counted up to {self.sigma_reach_:.4g}"
-        return TableHead(model, "response", per, self._prior, noise_aware, self.privacy_, robust=self._robust)
+        return self._head_of(model, "response", per, noise_aware)
 
     @property
     def _prior(self) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, asdict, dataclass, fields, is_dataclass, replace
@@ -44,6 +43,7 @@ from dpvb.estimators.base import (
     if_fitted,
     named,
     unbounded,
+    warn_not_settled,
 )
 from dpvb.estimators.input_types import Records, Responses
 from dpvb.estimators.prior_fits import known
@@ -54,7 +54,6 @@ from dpvb.guards.errors import (
     DataFormatError,
     DpvbWarning,
     ModelFileError,
-    NotSettledWarning,
     ParameterError,
     check_choice,
     check_integer,
@@ -382,13 +381,11 @@ class PrivateModel(PrivateEstimator[Model, Any]):
         super()._take(task, q)
         for part in (q, *(vars(q).values() if is_dataclass(q) else ())):
             if isinstance(part, FixedCurvature) and part.convergence_ratio > 1:
-                warnings.warn(
-                    f"The scores of {part.n_steps} steps have not settled: they lead {part.convergence_ratio:.2g} "
-                    "times as far from the mean point of the steps as their noise does. Do not use the estimates and "
-                    "their intervals. Begin near the rates of the labels with FixedCurvature.at, take more steps, or "
-                    "scale the columns to public ranges. The budget of the fit is spent.",
-                    NotSettledWarning,
-                    stacklevel=3,
+                warn_not_settled(
+                    part.n_steps,
+                    f"they lead {part.convergence_ratio:.2g} times as far from the mean point of the steps as their "
+                    "noise does. Do not use the estimates and their intervals. Begin near the rates of the labels with "
+                    "FixedCurvature.at, take more steps, or scale the columns to public ranges",
                 )
 
     def _learned(self, task: Task[Model], q: Any) -> FittedModel:

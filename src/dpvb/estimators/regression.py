@@ -28,12 +28,14 @@ from dpvb.estimators.base import (
     check_width,
     column_names,
     generator,
+    warn_not_settled,
 )
 from dpvb.estimators.coefficients import Coefficients, KnownWeights, is_of_a_fit, known_coefficients, stated
 from dpvb.estimators.input_types import Records, Responses
 from dpvb.estimators.prior_fits import known
 from dpvb.estimators.ranges import FittedColumns, bounded
 from dpvb.guards.arrays import Floats
+from dpvb.guards.domains import Nonnegative
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.missing_arguments import constructor_says_what_lacks, says_what_lacks
 from dpvb.kernels import linear
@@ -63,6 +65,7 @@ class FittedWeights:
         shift: Constant that is added to ψ.
         prior: Source of the prior, in words. Empty: the prior of the model.
         robust: Whether the variance of the scores of units was released.
+        convergence_ratio: Bias of the weights by too few steps, in posterior standard deviations.
     """
 
     columns: FittedColumns
@@ -71,6 +74,7 @@ class FittedWeights:
     shift: float
     prior: str
     robust: bool
+    convergence_ratio: Nonnegative
 
 
 @constructor_says_what_lacks
@@ -317,6 +321,11 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
     def _head(self, per: str, noise_aware: bool) -> TableHead:
         """Return the facts above the rows of a table."""
 
+    def _head_of(self, model: str, scale: str, per: str, noise_aware: bool) -> TableHead:
+        """Return the facts above the rows of a table of this model, in words, and scale of its coefficients."""
+        more: dict[str, Any] = {"robust": self._robust, "convergence_ratio": self._convergence_ratio}
+        return TableHead(model, scale, per, self._prior, noise_aware, self.privacy_, **more)
+
     @overload
     def contrast(self, weights: Mapping[str, float], *, level: float = 0.95, **options: Any) -> Coefficient: ...
     @overload
@@ -460,9 +469,20 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
 
     def _learned(self, task: Task[RegressionModel], q: Any) -> FittedWeights:
         weights, table = task.model.weights(q), task.model.table(q)
+        ratio = task.model.convergence_ratio(q, table)
         if self.estimate == "map":
             weights, table = weights.point(), replace(weights.point(), data=table.data)
-        return FittedWeights(task.notes["columns"], weights, table, 0.0, task.notes["prior"], task.notes["robust"])
+        prior, robust = task.notes["prior"], task.notes["robust"]
+        return FittedWeights(task.notes["columns"], weights, table, 0.0, prior, robust, ratio)
+
+    def _take(self, task: Task[RegressionModel], q: Any) -> None:
+        super()._take(task, q)
+        if (bias := self._convergence_ratio) > 1:
+            warn_not_settled(
+                self.n_iter_,
+                f"coefficients may be off by {bias:.2g} of their standard deviations, and intervals are too narrow. "
+                "Fit with more steps, which divide the same budget",
+            )
 
     def _expected_accuracy(self, task: Task[RegressionModel], plan: Plan, n: float) -> ExpectedAccuracy:
         return known_coefficients(task, plan, n, *self._scores(task.model))
@@ -565,6 +585,7 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
     def _show(self, record: FittedWeights) -> None:
         """Set the coefficients in the units of X."""
         columns, self._robust = record.columns, record.robust
+        self._convergence_ratio = record.convergence_ratio
         self._columns = columns
         self._weights, self._table = record.weights, record.table
         self._shift, self._prior_source, self.schema_ = record.shift, record.prior, columns.schema

@@ -38,7 +38,7 @@ class LostInNoiseWarning(DpvbWarning):
 
 
 class NotSettledWarning(DpvbWarning):
-    """Warning that a model of your own has not converged after its last step. The budget was spent."""
+    """Warning that a regression, or a model of your own, has not converged. The budget was spent."""
 
 
 class FewWordsWarning(DpvbWarning):

@@ -27,6 +27,7 @@ Nothing is acknowledged before that.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import ModuleType
@@ -55,6 +56,9 @@ _BATCH = 2_000
 # Before anything is done, these failures leave nothing behind: a deadlock, a serialization failure.
 _TRANSIENT = ("40001", "40P01")
 _ATTEMPTS = 5
+# Psycopg's words for a name without an address, before the number of the resolver's error. Only where the resolver
+# itself does not answer may the same name have an address later.
+_UNRESOLVED = "failed to resolve host"
 # In the server's words, which have no code where it refuses a connection: a later call may succeed.
 _PASSING = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots")
 
@@ -347,6 +351,8 @@ class PostgreSQLStore:
                 "the address is not one that PostgreSQL understands: postgresql://user:password@server:port/database."
             )
         words = " ".join(str(error).split())
+        if _UNRESOLVED in words:
+            words += ". Correct the name of the server in the address, or the network's name server."
         for secret in ("password", "sslpassword"):
             if hidden := _driver().conninfo.conninfo_to_dict(self._url).get(secret):
                 words = words.replace(str(hidden), "***")
@@ -364,6 +370,8 @@ def _is_away(error: psycopg.Error) -> bool:
         return bool(error.sqlstate.startswith(("08", "53", "57P", "55P03")))
     # A refused connection has no code, only the server's words: it answered, as to a wrong password, if they are fatal.
     words = str(error)
+    if _UNRESOLVED in words:
+        return f"[Errno {socket.EAI_AGAIN}]" in words
     return "FATAL:" not in words or any(passing in words for passing in _PASSING)
 
 

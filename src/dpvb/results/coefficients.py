@@ -212,6 +212,7 @@ class TableHead:
         minus: Head of the table that is subtracted. None (default): no table is.
         disjoint: Whether no person is in the data of both fits. Default: False.
         robust: Whether standard deviations are those of a sandwich estimator. Default: False.
+        convergence_ratio: Bias by too few steps, in standard deviations. Default: 0.
     """
 
     model: str
@@ -224,6 +225,7 @@ class TableHead:
     minus: TableHead | None = None
     disjoint: bool = False
     robust: bool = False
+    convergence_ratio: float = 0.0
 
     def lines(self) -> list[str]:
         """Return the head as printable lines."""
@@ -234,6 +236,8 @@ class TableHead:
         parts.append(f"Prior: {self.prior}.")
         if self.robust:
             parts.append(f"Standard deviations: {_ROBUST[statement.unit == 'person']}.")
+        if self.convergence_ratio > 1:
+            parts.append("The fit had too few steps: its intervals are too narrow.")
         lines = [line for part in parts for line in textwrap.wrap(printable(part), _WIDTH, subsequent_indent="    ")]
         if self.minus is None:
             return lines

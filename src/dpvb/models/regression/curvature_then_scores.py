@@ -360,6 +360,15 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         """Posterior of the weights for intervals, in the coordinates of x."""
         return self._readings(q).table()
 
+    def convergence_ratio(self, q: Any, table: WeightPosterior) -> float:
+        """Bias of the weights by a path that is too short, in posterior standard deviations; 0 if scores are linear.
+
+        Args:
+            q: the state.
+            table: posterior for intervals.
+        """
+        return 0.0
+
     def _coordinates(self, s: Estimate, q: Any) -> tuple[Scaling, RowMoments]:
         """The map to rows x̂ and their second moments, from the release of the curvature."""
         sd, room, scaling = s.noise_std("curvature"), q.scaling.room, q.scaling

@@ -354,6 +354,17 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
             q = replace(q, width_d=scaling.wide_d[order], alpha=tuned.TABLE_TAU**-2)
         return replace(self.weights(q), unknown_scale_d=scaling.unknown_scale_d)
 
+    def convergence_ratio(self, q: DiagonalState, table: WeightPosterior) -> float:
+        """Bias of the weights by a path that is too short, in posterior standard deviations.
+
+        If columns are independent, a Newton step from the mean point would end at the mean of the weights.
+        """
+        precision_d, information_d, variance_d = self._information(q)
+        gradient_d = q.mean.score_d - self._majoriser(q).ridge_d * (q.mean.point_d - q.start_d)
+        data_d = information_d**2 / variance_d
+        bias_d = np.sqrt(data_d / (precision_d + data_d) / variance_d) * gradient_d
+        return math.sqrt(float(np.mean(bias_d**2)))
+
     def _information(self, q: DiagonalState) -> tuple[Floats, Floats, Floats]:
         """Precision of the prior; information of the weighted score; variance of the score by data and noise."""
         precision_d = q.alpha / q.width_d**2

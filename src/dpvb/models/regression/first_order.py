@@ -54,6 +54,7 @@ from dpvb.models.regression.descent import Average
 from dpvb.models.regression.likelihood import LEAST_RATE, Likelihood, log_odds
 from dpvb.models.regression.moments import RowMoments, Tracked
 from dpvb.models.regression.persons import Expected, averaged, filled, weighted
+from dpvb.models.regression.ridge import WeightPosterior
 from dpvb.models.regression.scaling import Scaling
 from dpvb.rows import DesignRows
 
@@ -149,6 +150,7 @@ class FirstOrderState(ScoreState):
         usual: k, curvature of a row of size 1 at the start; most: the largest curvature over k.
         offset: what an average row adds to ψ of its own.
         clip, typical: of counts, C and the mean at which c is the largest residual.
+        scatter: mean square, over rows and averaged scores, of the way in ψ from a score's point to their mean point.
     """
 
     last_e: Floats
@@ -160,6 +162,7 @@ class FirstOrderState(ScoreState):
     offset: float = 0.0
     clip: Positive = 1.0
     typical: Nonnegative = 0.0
+    scatter: Nonnegative = 0.0
 
 
 @dataclass(frozen=True)
@@ -226,6 +229,19 @@ class FirstOrder(CurvatureThenScores):
         added = float(share_e @ way_e**2 + np.trace(spread_ee))
         error = float(2.0 * np.sum(spread_ee * spread_ee.T) + 4.0 * (share_e * way_e) @ spread_ee.T @ way_e)
         return q.dispersion.without(added, error)
+
+    def convergence_ratio(self, q: FirstOrderState, table: WeightPosterior) -> float:
+        """Bias of the weights by a path that is too short, in posterior standard deviations.
+
+        The averaged score is taken for linear. Its second derivative is at most its first one (log odds and log rates
+        are self-concordant: Bach 2010), so that a way δ of ψ adds about δ²/2 to ψ: of the mean point to the mean of the
+        weights, and of the points to their mean. Intervals include a way as long as the standard deviation of ψ.
+        """
+        forth_ed = np.linalg.inv(self._readings(q).back_de)
+        square = q.moments.mean_square(forth_ed @ table.mean_d - q.mean.point_d) + q.scatter
+        spread_e = np.sum((forth_ed @ table.covariance) * forth_ed, axis=1)
+        variance = float(q.moments.eigenvalue_e @ spread_e) / q.moments.number
+        return 0.5 * max(square - variance, 0.0) / math.sqrt(variance)
 
     def _start(
         self, scaling: Scaling, moments: RowMoments, start_e: Floats, drift_e: Floats, **more: Any
@@ -394,7 +410,10 @@ class FirstOrder(CurvatureThenScores):
         ratio = q.ratio.seen(float(s.noisy("variance")[0]) / total, (s.noise_std("variance") / total) ** 2, q.most)
         # (7) the averages of points and scores
         fresh = sd == 0 or q.step < tuned.AVERAGE_START * self.n_steps
-        mean = (Average(q.start_e, score_e) if fresh else q.mean).joined(q.point_e, score_e, sd**2)
+        before = Average(q.start_e, score_e) if fresh else q.mean
+        mean = before.joined(q.point_e, score_e, sd**2)
+        part = 1.0 if sd == 0 else mean.noise / sd**2
+        scatter = (1.0 - part) * (q.scatter + part * moments.mean_square(q.point_e - before.point_d))
         # (8) information of the averaged score, and the variance of its noise
         information_e, noise_e = q.usual * ratio.value * moments.eigenvalue_e, mean.noise * scale_e**2
         # (9) the prior, at the τ of highest density
@@ -412,11 +431,11 @@ class FirstOrder(CurvatureThenScores):
             step_e = last_e + t / (t + 3) * (last_e - q.last_e)
         # (11) a limit on the change of ψ
         step_e = step_e - q.point_e
-        change = math.sqrt(float(moments.eigenvalue_e @ step_e**2) / moments.number)
+        change = math.sqrt(moments.mean_square(step_e))
         point_e = q.point_e + step_e * min(1.0, tuned.REACH / max(change, 1e-300))
         # (12) the curvature of the averaged score, before its release; a dispersion
         guess_ee = np.diag(information_e / scale_e**2)
-        moved = replace(q, mean=mean, ratio=ratio, point_e=point_e, last_e=last_e, step=t)
+        moved = replace(q, mean=mean, scatter=scatter, ratio=ratio, point_e=point_e, last_e=last_e, step=t)
         moved = self._dispersed(s, moved, "dispersion", q.point_e, fresh=fresh)
         return replace(moved, curvature_ee=guess_ee, table_ee=guess_ee)
 

@@ -74,7 +74,11 @@ class RowMoments:
     def log_odds(self, weight_e: Floats) -> tuple[float, float]:
         """Mean and variance of ψ over rows."""
         mean = float((self.eigenvalue_e * self.constant_e) @ weight_e) / self.number
-        return mean, max(float(self.eigenvalue_e @ weight_e**2) / self.number - mean**2, 0.0)
+        return mean, max(self.mean_square(weight_e) - mean**2, 0.0)
+
+    def mean_square(self, weight_e: Floats) -> float:
+        """Mean square of ψ over rows."""
+        return float(self.eigenvalue_e @ weight_e**2) / self.number
 
     def divided(self, factor: float) -> RowMoments:
         """The same rows in coordinates divided by a factor."""
