@@ -16,7 +16,7 @@ from scipy.special import expit
 
 import dpvb
 
-ROWS, COLUMNS, DELTA, NORMAL_95, FIRST_SEED = 20_000, 5, 1e-5, 1.959964, 9_000
+ROWS, COLUMNS, DELTA, NORMAL_95, FIRST_SEED = 20_000, 5, 1e-5, 1.959964, 19_000
 EPSILONS = (0.3, 1.0, math.inf)
 MAX_COUNT, RATE, DISPERSION = 30, 1.0 / 365, 1.5
 KINDS = {
@@ -65,8 +65,8 @@ def measured(kind: str, epsilon: float, seed: int) -> tuple[list[float], list[fl
 def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     parser = argparse.ArgumentParser()
-    parser.add_argument("--tables", type=int, default=40)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--tables", type=int, default=24)
+    parser.add_argument("--workers", type=int, default=1)
     chosen = parser.parse_args()
     seeds = range(FIRST_SEED, FIRST_SEED + chosen.tables)
     print("## Intervals where rows have an exposure or an offset\n")

@@ -448,8 +448,8 @@ class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ig
     Other parameters and the attributes are those of `BinomialLikelihoodRegression`.
 
     Args:
-        max_count: Public upper bound on a count, at least 1. Larger counts and predictions are clipped to it, and the
-            noise is proportional to it.
+        max_count: Public upper bound on a count, at least 1. Larger counts and predictions are clipped to it. With
+            covariance="diagonal" the noise is proportional to it.
         max_exposure: Public upper bound on the exposure of a row, in (0, 1e9], for example a number of days. Expected
             counts are multiplied by the exposure. Larger exposures are clipped, and a row whose exposure is not
             positive is ignored. None (default): rows have no exposure.
@@ -514,9 +514,9 @@ class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ig
 class PoissonRegression(CountRegression):
     """Fit a Poisson regression of counts under (ε, δ)-differential privacy.
 
-    The variance of a count is its mean, exp(intercept + x·coef). For overdispersed counts use
-    `NegativeBinomialRegression`; the intervals of this class would be too narrow. The parameters and the attributes are
-    those of `CountRegression` and `BinomialLikelihoodRegression`.
+    The mean of a count is exp(intercept + x·coef), and so is its variance, unless `robust` (default) estimates the
+    variance. For counts with many times this variance use `NegativeBinomialRegression`. The parameters and the
+    attributes are those of `CountRegression` and `BinomialLikelihoodRegression`.
 
     Examples:
         >>> import numpy as np

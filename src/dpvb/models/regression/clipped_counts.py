@@ -32,7 +32,7 @@ from dpvb.guards.domains import Nonnegative, Positive
 from dpvb.models.regression import tuned
 
 # convention: relative error of the largest curvature on a grid of means, generously.
-_GRID_ERROR = 1e-3
+_GRID_ERROR = 1e-2
 # Means over C: the grid.
 _GRID = np.geomspace(1e-3, 8.0, 300)
 # convention: log mean beyond which no clipped count has information.
@@ -146,7 +146,7 @@ def lower_ends(max_count: float) -> Floats:
 
 
 def one_hot(y_n: Floats, lower_k: Floats) -> Floats:
-    """The bin of each count, (n, k); NaN throughout where it is NaN."""
+    """Return 1 in the bin of each count, (n, k), and NaN for a count that is NaN."""
     place_n = np.clip(np.searchsorted(lower_k, y_n, side="right") - 1, 0, len(lower_k) - 1)
     bins_nk = np.zeros((len(y_n), len(lower_k)))
     bins_nk[np.arange(len(y_n)), place_n] = np.where(np.isnan(y_n), np.nan, 1.0)
@@ -159,7 +159,7 @@ _NUM_MEANS = 120  # convention: an eighth of a log mean apart for bounds up to 1
 
 
 @dataclass(frozen=True)
-class Marginal:
+class CountHistogram:
     """The distribution of counts over all rows, as a negative binomial: its posterior on a grid; public.
 
     Attributes:
@@ -176,7 +176,7 @@ class Marginal:
     lower_k: Floats
 
     @classmethod
-    def read(cls, total_k: Floats, sd: float, number: float, lower_k: Floats, least: float) -> Marginal:
+    def read(cls, total_k: Floats, sd: float, number: float, lower_k: Floats, least: float) -> CountHistogram:
         """From a noisy histogram, of noise std sd, of so many rows.
 
         Args:

@@ -48,7 +48,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Positive
 from dpvb.kernels.linear import row_sums
 from dpvb.models.regression import ridge, tuned
-from dpvb.models.regression.clipped_counts import ClippedCounts, Marginal, lower_ends, one_hot
+from dpvb.models.regression.clipped_counts import ClippedCounts, CountHistogram, lower_ends, one_hot
 from dpvb.models.regression.curvature_then_scores import CurvatureThenScores, Readings, ScoreState
 from dpvb.models.regression.descent import Average
 from dpvb.models.regression.likelihood import LEAST_RATE, Likelihood, log_odds
@@ -357,17 +357,17 @@ class FirstOrder(CurvatureThenScores):
         scores = self._scores(q)
         return scores.unit if isinstance(scores, ClippedCounts) else 1.0
 
-    def _marginal(self, s: Estimate, number: float) -> Marginal:
+    def _histogram(self, s: Estimate, number: float) -> CountHistogram:
         """The distribution of counts."""
         total_k = s.noisy("count")[: len(self._lower_k)]
-        return Marginal.read(total_k, s.noise_std("count"), number, self._lower_k, LEAST_RATE)
+        return CountHistogram.read(total_k, s.noise_std("count"), number, self._lower_k, LEAST_RATE)
 
     def _with_curvature(self, s: Estimate, q: FirstOrderState) -> FirstOrderState:
         """Coordinates, majoriser and prior mean from the release of the curvature."""
         scaling, moments = self._coordinates(s, q)
         number, sd, shares = moments.number, s.noise_std("count"), s.noisy("count")[1:].tolist()
         if self.likelihood.is_count:
-            marginal, shares = self._marginal(s, number), shares[len(self._lower_k) - 1 :]
+            marginal, shares = self._histogram(s, number), shares[len(self._lower_k) - 1 :]
             (base, spread), q = marginal.log_mean(), self._clipped(s, q, marginal, number)
         else:
             base, spread = log_odds(float(s.noisy("count")[0]), sd, number)
@@ -388,7 +388,7 @@ class FirstOrder(CurvatureThenScores):
         point_e = start_e + ridge.mean_of(earlier, readings.prior(scaling.width_d, (tuned.TAU_MEDIAN,)))
         return replace(start, point_e=point_e, last_e=point_e)
 
-    def _clipped(self, s: Estimate, q: FirstOrderState, marginal: Marginal, number: float) -> FirstOrderState:
+    def _clipped(self, s: Estimate, q: FirstOrderState, marginal: CountHistogram, number: float) -> FirstOrderState:
         """With the point at which counts are clipped, and the start of a dispersion."""
         if self.likelihood.learns_dispersion:
             q = replace(q, dispersion=replace(q.dispersion, log_r=marginal.log_r()))
