@@ -15,7 +15,7 @@ from each import each
 
 import dpvb
 from dpvb.data.tables.columns import Binary, Categorical
-from dpvb.data.tables.ranged import Numeric
+from dpvb.data.tables.ranged import Numeric, Spline
 from dpvb.data.tables.schema import Schema, Target
 from dpvb.data.tables.table import Table
 from dpvb.errors import FewUnitsWarning, ParameterError
@@ -89,13 +89,17 @@ def private(request: pytest.FixtureRequest) -> Any:
 def test_what_is_said_of_a_row_is_the_same_in_every_coding(private: Any) -> None:
     """A row names one level of each categorical column; its log odds and their interval are those of the places."""
     rows: list[dict[str, float]] = [
-        {"intercept": 1, "age": 61.5, f"work={level}": 1, "sex": 1, f"region={region}": 1}
+        {"intercept": 1, "age": 61.5, f"work={level}": 1, "sex=m": 1, f"region={region}": 1}
         for level in (*LEVELS, "<other>")
         for region in (1, 4)
     ]
     by_hand = [
         private.intercept_[0]
-        + sum(v * private.coef_[0][private.feature_names_.index(n)] for n, v in row.items() if n != "intercept")
+        + sum(
+            v * private.coef_[0][private.feature_names_.index(n.removesuffix("=m"))]
+            for n, v in row.items()
+            if n != "intercept"
+        )
         for row in rows
     ]
     for coding in CODINGS:
@@ -118,7 +122,7 @@ def test_another_reference_gives_differences_and_another_order_the_same(private:
     by_state, by_own = made(schema()), made(schema(reference="OWN "))
     assert np.array_equal(by_state.coef_, by_own.coef_)
     names = [row.name for row in by_own.coefficients()]
-    assert names == ["intercept", "age", "work=state", "work=private", "sex", "region=2", "region=3", "region=4"]
+    assert names == ["intercept", "age", "work=state", "work=private", "sex=m", "region=2", "region=3", "region=4"]
     rows = {row.name: row for row in by_own.coefficients()}
     for level in ("state", "private"):
         found = by_state.contrast({f"work={level}": 1, "work=own": -1})
@@ -187,12 +191,13 @@ def test_without_noise_the_table_is_that_of_maximum_likelihood(kind: str) -> Non
 def test_contrasts_have_the_moments_of_draws(private: Any) -> None:
     """40,000 draws, seed 3; means and standard deviations within 6 standard errors (false alarm < 2e-9 each)."""
     coef_nd, intercept_n = private.sample_posterior(40_000, rng=3)
-    drawn = dict(zip(private.feature_names_, coef_nd.T, strict=True))
+    names = ["sex=m" if name == "sex" else name for name in private.feature_names_]
+    drawn = dict(zip(names, coef_nd.T, strict=True))
     rows: list[dict[str, float]] = [
         {"intercept": 1, "age": 50},
         {"age": 10, "work=own": 1, "work=private": -1},
         {"work=own": 0.5, "work=state": 0.5, "work=private": -1},
-        {"region=2": 1, "sex": -3},
+        {"region=2": 1, "sex=m": -3},
     ]
     for weights, row in zip(rows, private.contrast(rows, coding="none"), strict=True):
         value_n = sum(value * (intercept_n if name == "intercept" else drawn[name]) for name, value in weights.items())
@@ -222,7 +227,7 @@ def test_without_rows_every_line_of_the_table_is_the_priors(coding: str, options
     for row, variance in zip(table, table.prior_variance, strict=True):
         assert row.contraction == pytest.approx(0, abs=0.05), row.name
         assert row.note in ("prior", "scale unknown")
-        if coding == "none" or row.name in ("age", "sex"):
+        if coding == "none" or row.name in ("age", "sex=m"):
             assert row.std**2 == pytest.approx(variance, rel=0.05)
 
 
@@ -311,10 +316,27 @@ def test_the_text_has_a_head_and_reference_levels_that_are_no_rows(private: Any)
     for row in table:
         assert any(line.startswith(row.name) and f"{row.mean:.4g}" in line for line in lines)
     assert repr(table) == str(table) == text
-    assert [row.name for row in private.coefficients(coding="none")] == ["intercept", *private.feature_names_]
+    features = ["sex=m" if name == "sex" else name for name in private.feature_names_]
+    assert [row.name for row in private.coefficients(coding="none")] == ["intercept", *features]
     assert "odds ratio" in private.summary(exp=True)
     assert "NO PRIVACY" in made().summary()
     assert "DRY RUN" in dpvb.LogisticRegression(epsilon=1.0, delta=1e-5).dry_run(schema=schema()).summary()
+
+
+def test_the_table_names_transforms_levels_and_constants_for_missing_values() -> None:
+    columns = (
+        Numeric("age", 0, 100, transform="log1p", missing=5.0),
+        Binary("sex", ("f", "m")),
+        Spline("bmi", (20, 30, 40), 10, 50),
+    )
+    data = {**people(), "bmi": np.linspace(12, 48, len(people()["age"]))}
+    text = dpvb.LogisticRegression(**EXACT).fit(Table(data, Schema(columns, target=Target("ill")))).summary()
+    assert "Logistic regression on log1p(age), sex, spline(bmi)." in text
+    assert "Missing values are replaced by a constant (age = 5)." in text
+    names = [line.split()[0] for line in text.splitlines() if "100 %" in line]
+    assert names == ["intercept", "log1p(age)", "sex=m", "bmi[20]", "bmi[40]"]
+    plain = Schema((Numeric("age", 0, 100),), target=Target("ill"))
+    assert "Missing" not in dpvb.LogisticRegression(**EXACT).fit(Table(people(), plain)).summary()
 
 
 def test_a_mean_of_levels_leaves_no_level_out(private: Any) -> None:
@@ -353,7 +375,7 @@ def test_a_contrast_of_nothing_known_is_refused(private: Any, weights: Any, matc
 
 
 def test_a_contrast_is_named_in_words(private: Any) -> None:
-    assert private.contrast({"age": 10, "work=own": -1, "sex": 0.5}).name == "10 age - work=own + 0.5 sex"
+    assert private.contrast({"age": 10, "work=own": -1, "sex=m": 0.5}).name == "10 age - work=own + 0.5 sex=m"
     assert private.contrast([{"age": -1}]).names == ("- age",)
 
 
@@ -380,8 +402,9 @@ def test_without_an_intercept_the_table_has_none() -> None:
     data = people()
     like = Schema((Numeric("age", 0, 100), Binary("sex", ("f", "m"))), target=Target("ill"))
     model = dpvb.LogisticRegression(**EXACT, fit_intercept=False).fit(Table(data, like))
-    assert model.coefficients().names == ("age", "sex")
+    assert model.coefficients().names == ("age", "sex=m")
     with pytest.raises(
-        ParameterError, match=r"weights must name coefficients of the table \('age', 'sex=f', 'sex'\), got 'intercept'"
+        ParameterError,
+        match=r"weights must name coefficients of the table \('age', 'sex=f', 'sex=m'\), got 'intercept'",
     ):
         model.contrast({"intercept": 1})

@@ -65,13 +65,13 @@ def made(like: Schema, data: Any = None, **options: Any) -> Any:
 def design(like: Schema, data: Any) -> pd.DataFrame:
     """The columns of the linear schema, made by hand, treatment against the first level."""
     own = pd.DataFrame({"intercept": 1.0, "age": data["age"], "bmi": data["bmi"]})
-    own["smokes"] = (data["smokes"] == "yes") + 0.0
+    own["smokes=yes"] = (data["smokes"] == "yes") + 0.0
     for level in "bc":
         own[f"work={level}"] = (data["work"] == level) + 0.0
-    own["age:bmi"], own["smokes:age"] = own["age"] * own["bmi"], own["smokes"] * own["age"]
+    own["age:bmi"], own["smokes=yes:age"] = own["age"] * own["bmi"], own["smokes=yes"] * own["age"]
     for level in "bc":
         own[f"work={level}:age"] = own[f"work={level}"] * own["age"]
-        own[f"smokes:work={level}"] = own["smokes"] * own[f"work={level}"]
+        own[f"smokes=yes:work={level}"] = own["smokes=yes"] * own[f"work={level}"]
     return own
 
 
@@ -157,8 +157,8 @@ def test_a_curve_is_that_of_maximum_likelihood() -> None:
 def test_what_is_said_of_a_row_with_interactions_is_the_same_in_every_coding(covariance: str) -> None:
     model = made(linear(reference="c"), epsilon=2.0, covariance=covariance)
     level, age, bmi = "b", 61.5, 24.0
-    row = {"intercept": 1.0, "age": age, "bmi": bmi, "smokes": 1.0, f"work={level}": 1.0, "age:bmi": age * bmi}
-    row |= {"smokes:age": age, f"work={level}:age": age, f"smokes:work={level}": 1.0}
+    row = {"intercept": 1.0, "age": age, "bmi": bmi, "smokes=yes": 1.0, f"work={level}": 1.0, "age:bmi": age * bmi}
+    row |= {"smokes=yes:age": age, f"work={level}:age": age, f"smokes=yes:work={level}": 1.0}
     found = [model.contrast(row, coding=coding) for coding in ("reference", "sum", "none")]
     cells = {"age": [age], "bmi": [bmi], "smokes": ["yes"], "work": [level]}
     table = Table(cells, Schema(model.schema_.columns, scale=4.0))
@@ -169,7 +169,7 @@ def test_what_is_said_of_a_row_with_interactions_is_the_same_in_every_coding(cov
     x_d = np.zeros(len(whole))
     for name, value in row.items():
         if name != "intercept":
-            x_d[model.feature_names_.index(name)] = value
+            x_d[model.feature_names_.index(name.replace("smokes=yes", "smokes"))] = value
     assert found[0].mean == pytest.approx(float(model.intercept_[0] + x_d @ model.coef_[0]), rel=1e-9)
     exact = made(linear(reference="c"), covariance=covariance, alpha=1.0)
     assert exact.contrast(row).mean == pytest.approx(exact.decision_function(table)[0], rel=1e-6)

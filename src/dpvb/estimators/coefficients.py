@@ -27,6 +27,7 @@ from dpvb.data.tables.coordinates import (
     plain,
     ranges,
     reference_of,
+    shown,
     to_units,
 )
 from dpvb.data.tables.response import Response
@@ -107,7 +108,8 @@ class Coefficients:
     def listed(self) -> str:
         """Names of the first columns."""
         columns = () if self.schema is None else self.schema.columns
-        names = [f"{t}({c.name})" if (t := getattr(c, "transform", None)) else c.name for c in columns] or self.names
+        kinds = [c.kind if c.kind == "spline" else getattr(c, "transform", None) for c in columns]
+        names = [f"{t}({c.name})" if t else c.name for t, c in zip(kinds, columns, strict=True)] or self.names
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         return ", ".join(names[:_MOST_NAMED]) + more
 
@@ -141,6 +143,13 @@ class Coefficients:
             size_d = ranges(self.schema)
         if self.schema is not None and any(isinstance(column, Categorical) for column in self.schema.own_columns):
             head = replace(head, against=_AGAINST[coding])
+        if self.schema is not None:
+            replaced = (
+                (c.name, getattr(c, "missing", None)) for c in self.schema.own_columns if c.kind != "categorical"
+            )
+            head = replace(
+                head, replaced=tuple(f"{name} = {shown(value)}" for name, value in replaced if value is not None)
+            )
         return CoefficientTable(
             names,
             sparse.csr_array(matrix @ sparse.diags_array(size_d)),

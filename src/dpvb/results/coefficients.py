@@ -208,6 +208,7 @@ class TableHead:
         prior: The prior, in words.
         noise_aware: Whether intervals include the privacy noise.
         statement: Privacy statement of the fit, with the number of included units.
+        replaced: Columns whose missing values are replaced by a constant, each with the constant. Default: none.
         against: Reference of the levels, in words. Empty (default): no categorical column.
         minus: Head of the table that is subtracted. None (default): no table is.
         disjoint: Whether no person is in the data of both fits. Default: False.
@@ -221,6 +222,7 @@ class TableHead:
     prior: str
     noise_aware: bool
     statement: PrivacyStatement
+    replaced: tuple[str, ...] = ()
     against: str = ""
     minus: TableHead | None = None
     disjoint: bool = False
@@ -238,6 +240,11 @@ class TableHead:
             parts.append(f"Standard deviations: {_ROBUST[statement.unit == 'person']}.")
         if self.convergence_ratio > 1:
             parts.append("The fit had too few steps: its intervals are too narrow.")
+        if self.replaced:
+            parts.append(
+                f"Missing values are replaced by a constant ({', '.join(self.replaced)}). Unless they are rare, "
+                "this biases coefficients, and intervals do not account for it."
+            )
         lines = [line for part in parts for line in textwrap.wrap(printable(part), _WIDTH, subsequent_indent="    ")]
         if self.minus is None:
             return lines

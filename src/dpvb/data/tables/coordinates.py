@@ -123,8 +123,7 @@ def coded(schema: Schema, coding: str) -> Coding:
     Raises:
         ParameterError: for an unknown coding, or "sum" with a column of thousands of categories.
     """
-    if check_choice("coding", coding, CODINGS) == "none":
-        return plain(schema.feature_names)
+    check_choice("coding", coding, CODINGS)
     lines_of_column = {column.name: _lines(column, coding) for column in schema.own_columns}
     names, reference = ["intercept"], [False]
     first_line: dict[str, int] = {}
@@ -214,7 +213,7 @@ def along(schema: Schema, name: str, at: Sequence[Any], reference: Any, given: M
             value_nw = values_of_column[name]
         start = 1 + schema.places[term.name]
         matrix[:, start : start + term.width] = value_nw[:-1] - value_nw[-1]
-    names = tuple(f"{name}={_shown(value)}" for value in at)
+    names = tuple(f"{name}={shown(value)}" for value in at)
     return Coding(names, sparse.csr_array(matrix), np.zeros(len(names), dtype=np.bool_))
 
 
@@ -250,7 +249,8 @@ def _in_units_of(column: Column, values: Sequence[Any], missing_values: frozense
     return np.asarray(feature_nw / scale_w + origin_w)
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value as a name has it."""
     return f"{value:g}" if isinstance(value, (float, np.floating)) else str(value)
 
 
@@ -282,12 +282,16 @@ def _lines(column: Column, coding: str) -> _Lines:
     base_w = np.zeros(column.width)
     names, reference = [*column.names], [False] * column.width
     matrix = sparse.eye_array(column.width, format="csr")
-    if isinstance(column, Binary) and coding == "reference" and [*map(label, column.values)] != ["0", "1"]:
+    if transform := getattr(column, "transform", None):
+        names = [f"{transform}({name})" for name in names]
+    if isinstance(column, Binary) and [*map(label, column.values)] != ["0", "1"]:
         # A number of 0 or 1 needs no word on what it is compared with.
-        zero = f"{column.name}={text(column.values[0])}"
-        both = sparse.csr_array(np.array([[0.0], [1.0]]))
-        return _Lines([zero, *names], both, sparse.csr_array(base_w[None, :]), [True, False])
-    if not isinstance(column, Categorical):
+        zero, one = (f"{column.name}={text(value)}" for value in column.values)
+        if coding == "reference":
+            both = sparse.csr_array(np.array([[0.0], [1.0]]))
+            return _Lines([zero, one], both, sparse.csr_array(base_w[None, :]), [True, False])
+        names = [one]
+    if not isinstance(column, Categorical) or coding == "none":
         return _Lines(names, matrix, sparse.csr_array(base_w[None, :]), reference)
     if coding == "reference":
         base_w[column.reference_place] = 1.0
