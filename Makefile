@@ -15,11 +15,11 @@ docs: .venv-docs/ready
 	PATH="$(CURDIR)/.venv-docs/bin:$$PATH" NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 
 # The inner loop, at most 45 seconds on two quiet cores: the core, the guards, the models, the laws, one case a family;
-# without what JAX or Numba compile anew, repeated fits and processes of a cluster.
-OF_MAKE_TEST := dpvi kernel_lda kernel_sbn lower_bound robust_variance scaling step_errors topics_or_words unshrunk
-QUICK := $(wildcard tests/core tests/guards tests/kernels) \
-	$(filter-out $(OF_MAKE_TEST:%=tests/models/test_%.py),$(sort $(wildcard tests/models/test_*.py))) \
-	tests/laws/test_architecture.py tests/laws/test_docs.py tests/laws/test_conformance.py
+# without what JAX or Numba compile anew, repeated fits and processes that start from nothing.
+OF_MAKE_TEST := guards/test_imports $(addprefix models/test_,dpvi kernel_lda kernel_sbn lower_bound robust_variance \
+	scaling step_errors topics_or_words unshrunk)
+QUICK := tests/core tests/laws/test_architecture.py tests/laws/test_docs.py tests/laws/test_conformance.py \
+	$(filter-out $(OF_MAKE_TEST:%=tests/%.py),$(sort $(wildcard tests/guards/test_*.py tests/models/test_*.py)))
 OTHER_CASES := joint] or _first] or _third] or _last] or paper_step] or lda_plain] or spreads_second] or spreads_step] or poisson_step] or beside_step] or dispersion_step] or cover or cluster or repeated
 RUN_QUICK := -m pytest -q -n 2 --dist worksteal $(QUICK) -k "not ($(OTHER_CASES))"
 

@@ -117,6 +117,7 @@ def test_a_fit_without_a_checkpoint_says_what_is_left(folder: Path) -> None:
     assert float(left[1]) > 2
 
 
+@pytest.mark.slow
 def test_a_fit_that_nobody_counts_says_what_to_take_as_spent(folder: Path) -> None:
     process = fitting(folder)
     assert process.stderr is not None

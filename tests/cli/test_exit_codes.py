@@ -270,7 +270,7 @@ def test_a_file_may_require_a_ledger(
     assert fit(*COUNTED).exit_code == ExitCode.DONE
 
 
-@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("kept", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_scheduler_that_ends_a_command(folder: Path, kept: bool) -> None:
     """SIGTERM: 143 where nothing can go on, and the code of a run that the same command resumes."""
     program = [sys.executable, "-c", "from dpvb.cli import app; app(prog_name='dpvb')"]

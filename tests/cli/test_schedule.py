@@ -77,9 +77,19 @@ def charges() -> int:
         return sum(entry.kind in ("charge", "sole") for entry in ledger.entries())
 
 
-def test_the_job_runs_once_and_a_second_start_costs_nothing(machine: dict[str, str]) -> None:
-    code, said = ended(JOB, machine)
+def test_the_line_of_cron_runs_the_job_once_and_a_second_start_costs_nothing(machine: dict[str, str]) -> None:
+    """Five fields of time, a user and a command, which runs with the lines above it as its environment."""
+    *settings, line = FILES["dpvb-fit.cron"].splitlines()
+    names = dict(setting.split("=", 1) for setting in settings)
+    assert names.keys() - {"SHELL"} == machine.keys()
+    *times, user, command = line.split(maxsplit=6)
+    assert all(re.fullmatch(r"\*|\d+", one) for one in times)
+    assert len(times) == 5
+    assert user == "dpvb"
+    assert "%" not in command  # Which cron takes for the end of the line.
+    code, said = ended(command.replace("/var/lib/dpvb", machine["HOME_OF_FITS"]), machine)
     assert code == 0, said
+    assert "LogisticRegression" in Path("models/cron.log").read_text()
     assert dpvb.load(f"models/{month()}.dpvb").privacy_.charge is not None
     assert ended(JOB, machine)[0] == ExitCode.COMPLETED
     Path(f"models/{month()}.dpvb").unlink()
@@ -90,7 +100,7 @@ def test_the_job_runs_once_and_a_second_start_costs_nothing(machine: dict[str, s
     assert Path("models/fits.jsonl").stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_a_job_that_is_stopped_resumes_at_its_next_start(machine: dict[str, str], number: int) -> None:
     process, folder = started(JOB, machine), Path("runs") / month()
     end = time.monotonic() + 120
@@ -109,6 +119,7 @@ def test_a_job_that_is_stopped_resumes_at_its_next_start(machine: dict[str, str]
     assert len(one.files) == 3
 
 
+@pytest.mark.slow
 def test_two_jobs_at_once_charge_once(machine: dict[str, str]) -> None:
     both = [started(JOB, machine) for _ in range(2)]
     codes = []
@@ -120,21 +131,6 @@ def test_two_jobs_at_once_charge_once(machine: dict[str, str]) -> None:
             assert "another" in said
     assert ExitCode.DONE in codes
     assert charges() == 1
-
-
-def test_the_line_of_cron(machine: dict[str, str]) -> None:
-    """Five fields of time, a user and a command, which runs with the lines above it as its environment."""
-    *settings, line = FILES["dpvb-fit.cron"].splitlines()
-    names = dict(setting.split("=", 1) for setting in settings)
-    assert names.keys() - {"SHELL"} == machine.keys()
-    *times, user, command = line.split(maxsplit=6)
-    assert all(re.fullmatch(r"\*|\d+", one) for one in times)
-    assert len(times) == 5
-    assert user == "dpvb"
-    assert "%" not in command  # Which cron takes for the end of the line.
-    code, said = ended(command.replace("/var/lib/dpvb", machine["HOME_OF_FITS"]), machine)
-    assert code == 0, said
-    assert "LogisticRegression" in Path("models/cron.log").read_text()
 
 
 def test_the_units_of_systemd(machine: dict[str, str], tmp_path: Path) -> None:

@@ -372,7 +372,7 @@ def of_persons(seed: int, n: int, sd: float) -> tuple[Floats, Floats, Ints, Floa
     "        weight_n = 1.0 / _numbers(_usable(batch), batch.person_n)[batch.person_n]",
     "        weight_n = np.ones(len(batch.person_n))",
 )
-@pytest.mark.parametrize("covariance", ["full", pytest.param("diagonal", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
 def test_coefficients_of_persons_have_no_bias_and_their_intervals_cover(
     covariance: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

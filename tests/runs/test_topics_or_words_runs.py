@@ -82,7 +82,7 @@ def qs(task: Any, source: Any) -> list[Topics]:
     return found
 
 
-@pytest.mark.parametrize("topics", [False, True])
+@pytest.mark.parametrize("topics", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_cluster_takes_the_same_steps(topics: bool) -> None:
     """Bit for bit, before and behind the decision."""
     matrix = documents(topics, 200)
