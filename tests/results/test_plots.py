@@ -44,8 +44,14 @@ FIGURES: dict[str, Callable[[str, float], Drawing]] = {
 @pytest.mark.guarantees("terminals")
 @kills("leaks", "words of a picture that are mathematics")
 @edit("results/plots.py", '= {"parse_math": False, "usetex": False}', "= {}")
-@pytest.mark.parametrize("usetex", [False, True])
-@pytest.mark.parametrize("form", FIGURES)
+@pytest.mark.parametrize(
+    ("form", "usetex"),
+    [
+        pytest.param(form, usetex, marks=[pytest.mark.slow] * (usetex and form != "grid"))
+        for form in FIGURES
+        for usetex in (False, True)
+    ],
+)
 def test_words_in_a_picture_are_words(tmp_path: Path, form: str, usetex: bool) -> None:
     """No mathematics and no LaTeX, whatever the words are and whatever the user's own pictures look like."""
     matplotlib = pytest.importorskip("matplotlib")
