@@ -309,7 +309,7 @@ def test_group_takes_what_can_be_read_only_once(grouped):
     assert units_of(grouped(iter(group))) == units_of(grouped(person for person in group)) == units_of(grouped(group))
 
 
-@pytest.mark.parametrize("group", [[1] * 5, [1] * 7, np.ones((6, 1)), "abcdef", 3])
+@pytest.mark.parametrize("group", [[1] * 5, [1] * 7, np.ones((6, 1, 1)), "abcdef", 3])
 def test_a_wrong_group_is_refused_without_numbers(group):
     with pytest.raises(DataFormatError, match="group") as caught:
         BagOfWords(COUNTS, group=group)

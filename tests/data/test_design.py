@@ -340,7 +340,7 @@ def test_faulty_forms_of_features_are_refused(x, match):
     [
         (Y[:-1], "differ in length"),
         (np.append(Y, 0), "differ in length"),
-        (Y[:, None], "1d array"),
+        (np.stack([Y, Y], axis=1), "1d array"),
         ("yes", "one-dimensional"),
         (scipy.sparse.csr_array(Y[:, None]), "one-dimensional"),
         (5, "one-dimensional"),

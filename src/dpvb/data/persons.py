@@ -84,10 +84,13 @@ def numbered(cells: Cells) -> Integers:
 
 
 def tuples(group: Any) -> Any:
-    """A 2-D array of objects as its rows, which are tuples: NumPy keeps them as such where one has another length."""
-    if not (isinstance(group, np.ndarray) and group.dtype.kind == "O" and group.ndim == 2):
+    """A 2-D array as its rows, which are tuples: NumPy keeps them as such where one has another length.
+
+    The type of an array is private: a single cell may change it. So all types are treated alike.
+    """
+    if not isinstance(group, np.ndarray) or isinstance(group, np.ma.MaskedArray) or group.ndim != 2:
         return group
-    return [*map(tuple, group.tolist())]
+    return [*zip(*(cells_of(column) for column in np.asarray(group).T), strict=True)] or [()] * len(group)
 
 
 def newcomers(group: Iterable[object], exclude_groups: Iterable[object]) -> list[object]:

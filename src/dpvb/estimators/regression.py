@@ -722,10 +722,13 @@ def _check_response(y: Responses) -> None:
 
 
 def _one_dimensional(y: Responses) -> Responses:
-    """Return a column vector of responses, (rows, 1), as (rows,), with scikit-learn's warning. Its shape is public."""
-    if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1 and y.dtype.kind in "biufOUS":
-        column: Responses = column_or_1d(y, warn=True)
-        return column
+    """Return a column vector of responses, (rows, 1), as (rows,), with scikit-learn's warning.
+
+    Its shape is public, and its type is private: scikit-learn, which refuses some types, does not see the responses.
+    """
+    if isinstance(y, np.ndarray) and not isinstance(y, np.ma.MaskedArray) and y.ndim == 2 and y.shape[1] == 1:
+        column_or_1d(np.empty((0, 1)), warn=True)
+        return np.asarray(y)[:, 0]
     return y
 
 

@@ -340,7 +340,7 @@ def plain_row(row: Any) -> list[object] | tuple[object, ...] | NDArray[Any] | No
 def column(name: str, values: object, num_rows: int | None) -> NDArray[Any]:
     """Return a public name's private column as a 1-D array, of whatever type it has.
 
-    Values in lists of one each are the values.
+    Values in lists of one each are the values, and so is an array of one column.
 
     Args:
         name: public.
@@ -363,9 +363,10 @@ def column(name: str, values: object, num_rows: int | None) -> NDArray[Any]:
         array = as_array(values)
     else:
         array = _objects(cells_of(values))
-    # For lists of one value each NumPy makes another dimension, unless one of them is longer.
-    if array is not None and array.dtype.kind == "O" and array.shape[1:] == (1,):
-        array = array[:, 0]
+    # For lists of one value each NumPy makes another dimension, unless one of them is longer. The type of an array is
+    # private: a single cell may change it. So an array of one column is that column, whatever its type.
+    if array is not None and array.shape[1:] == (1,):
+        array = np.asarray(array)[:, 0]
     if array is None or array.ndim != 1:
         raise DataFormatError(
             f"{name} should be a 1d array, one value for each row, and not a table; use {name}.ravel() or one column."
