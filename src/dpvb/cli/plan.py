@@ -23,6 +23,14 @@ Units = Annotated[
     int, typer.Option(help="Approximate public number of units; do not compute it from the data.", show_default=False)
 ]
 Width = Annotated[int | None, typer.Option(help="Number of columns or words.", show_default=False)]
+Entries = Annotated[
+    float | None,
+    typer.Option(
+        help="Public number of entries of a unit, for the forecast of memory: numbers of a row times rows of a person, "
+        "words of a document. Default: the encoded columns, or 200 words.",
+        show_default=False,
+    ),
+]
 Plot = Annotated[
     Path | None,
     typer.Option(help="Write a plot of accuracy and privacy by epsilon: .png, .pdf or .svg.", show_default=False),
@@ -53,7 +61,9 @@ def planning(kind: type[dpvb.PrivateEstimator]) -> Callable[..., None]:
         width = inspect.Parameter("width", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Width)
         columns.setdefault("width", width)
 
-    def run(*, n_units: Units, plot: Plot = None, as_json: options.Json = False, **given: Any) -> None:
+    def run(
+        *, n_units: Units, entries: Entries = None, plot: Plot = None, as_json: options.Json = False, **given: Any
+    ) -> None:
         from dpvb.estimators.planned import plan as planned
 
         names = inspect.signature(kind).parameters
@@ -63,7 +73,7 @@ def planning(kind: type[dpvb.PrivateEstimator]) -> Callable[..., None]:
             declared["schema"] = dpvb.Schema.load(declared["schema"])
         n_units = check_integer("n_units", n_units, low=1)
         with working("accounting"):
-            expected = planned(model, n_units, **declared)
+            expected = planned(model, n_units, entries=entries, **declared)
         name, size = expected.size
         expected = replace(expected, size=(word_of(kind, name), size))
         if plot is not None:
@@ -82,6 +92,7 @@ def planning(kind: type[dpvb.PrivateEstimator]) -> Callable[..., None]:
             shared["n_units"],
             *columns.values(),
             *(option for name, option in parameters.items() if name != "n_units"),
+            shared["entries"],
             shared["plot"],
             shared["as_json"],
         ],
