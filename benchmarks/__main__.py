@@ -45,6 +45,7 @@ NAMES = [
     "files_of_persons",
     "growing_data",
     "operations",
+    "operations_coverage",
     "growth",
     "negative_binomial",
     "sbn_speed",
@@ -94,7 +95,10 @@ PLAIN = {
     "fuzz_readers": ("The law of readers", [".venv-fuzz/bin/python", "-m", "benchmarks.fuzz", "60", "law"]),
 }
 #: Those whose module takes arguments.
-ARGUMENTS = {"ablate_regression": ["benchmarks.ablate", "regression"]}
+ARGUMENTS = {
+    "ablate_regression": ["benchmarks.ablate", "regression"],
+    "operations_coverage": ["benchmarks.operations", "--coverage"],
+}
 PACKAGES = ["numpy", "scipy", "numba", "scikit-learn", "dp-accounting", "cryptography"]
 
 

@@ -293,6 +293,7 @@ def chosen(estimator: Any, settings: Any, X: Any, y: Any = None, seed: int = 1, 
     return choosing._charged(choice, data, Sources(seed), dpvb.Run())
 
 
+@pytest.mark.filterwarnings("ignore::dpvb.errors.NotSettledWarning")
 def test_the_better_setting_wins() -> None:
     X, y = binary()
     fresh, labels = binary(seed=1)
@@ -317,6 +318,7 @@ def test_the_better_setting_wins_on_handwritten_digits() -> None:
         assert found.score(X, y, public=True) > 0.8
 
 
+@pytest.mark.filterwarnings("ignore::dpvb.errors.NotSettledWarning")
 def test_all_estimators_can_be_selected() -> None:
     rng = np.random.default_rng(3)
     X, y = binary(200)

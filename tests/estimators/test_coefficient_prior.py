@@ -98,6 +98,7 @@ def test_a_study_is_a_measurement_of_a_coefficient(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mean", [0.0, -1e3])
 @pytest.mark.parametrize("n", [0, 30])
+@pytest.mark.filterwarnings("ignore::dpvb.errors.NotSettledWarning")
 def test_a_study_that_knows_almost_all_is_believed_and_ends_no_fit(mean: float, n: int) -> None:
     fitted = model(prior={"age": (mean, 1e-9), "sex": (1.0, 1e-9)}).fit(table(n))
     assert rows(fitted)["age"][0] == pytest.approx(mean, rel=0.5, abs=2e-3)  # Noise moves it by about 1e-4.

@@ -384,6 +384,7 @@ def test_a_dry_run_makes_them_up(kind: str) -> None:
 
 @EVERY_KIND_AND_FORM
 @pytest.mark.parametrize("epsilon", [0.1, pytest.param(math.inf, marks=pytest.mark.slow)])
+@pytest.mark.filterwarnings("ignore::dpvb.errors.NotSettledWarning")
 def test_hard_columns_beside_the_response_give_finite_tables(kind: str, covariance: str, epsilon: float) -> None:
     data = rows(kind, n=120)
     hard = {"max_exposure": 1e9} if kind in COUNTS else {}

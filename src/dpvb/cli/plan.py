@@ -27,6 +27,14 @@ Grouped = Annotated[
     bool,
     typer.Option("--grouped", help="The fit gets the person of each row or document: the units are persons."),
 ]
+Entries = Annotated[
+    float | None,
+    typer.Option(
+        help="Public number of entries of a unit, for the forecast of memory: numbers of a row times rows of a person, "
+        "words of a document. Default: the encoded columns, or 200 words.",
+        show_default=False,
+    ),
+]
 Plot = Annotated[
     Path | None,
     typer.Option(help="Write a plot of accuracy and privacy by epsilon: .png, .pdf or .svg.", show_default=False),
@@ -63,6 +71,7 @@ def planning(name: str) -> Callable[..., None]:
         *,
         n_units: Units,
         grouped: Grouped = False,
+        entries: Entries = None,
         plot: Plot = None,
         as_json: options.Json = False,
         **given: Any,
@@ -77,7 +86,7 @@ def planning(name: str) -> Callable[..., None]:
             declared["schema"] = dpvb.Schema.load(declared["schema"])
         n_units = check_integer("n_units", n_units, low=1)
         with working("accounting"):
-            expected = planned(model, n_units, **declared)
+            expected = planned(model, n_units, entries=entries, **declared)
         name, size = expected.size
         expected = replace(expected, size=(word_of(kind, name), size))
         if plot is not None:
@@ -98,6 +107,7 @@ def planning(name: str) -> Callable[..., None]:
             *of_model,
             *(option for name, option in parameters.items() if name != "n_units"),
             *([] if kind._reads == "table" else [shared["grouped"]]),
+            shared["entries"],
             shared["plot"],
             shared["as_json"],
         ],

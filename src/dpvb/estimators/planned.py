@@ -6,16 +6,19 @@ import math
 from bisect import bisect
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 from sklearn.base import clone
 
 from dpvb import accounting
 from dpvb.core.plan import Plan
 from dpvb.data import Schema
+from dpvb.estimators import synthetic_rows
 from dpvb.estimators.base import PrivateEstimator
+from dpvb.estimators.memory_forecast import entries_of, memory_forecast
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.guards.missing_arguments import says_what_lacks
-from dpvb.results.expected_accuracy import MOST, BudgetRow, ExpectedAccuracy, PlanSummary, least
+from dpvb.results.expected_accuracy import MOST, BudgetRow, ExpectedAccuracy, MemoryForecast, PlanSummary, least
 
 # Budgets that are compared with the estimator's own: usual values, about a factor of three apart. Larger epsilons than
 # 100 are not searched: they do not protect.
@@ -33,6 +36,7 @@ def plan(
     responses: int | None = None,
     grouped: bool = False,
     epsilons: Sequence[float] = _EPSILONS,
+    entries: float | None = None,
 ) -> PlanSummary:
     """Return the expected accuracy and privacy of a fit, from public facts only. Reads no data and uses no budget.
 
@@ -47,6 +51,9 @@ def plan(
             schema declares its persons itself.
         epsilons: Budgets to compare, in (0, 100]. Default: 0.1, 0.3, 1, 3 and 10. An empty list compares neither
             budgets nor sizes of the model, which is faster.
+        entries: Public number of entries of a unit, for the forecast of memory: numbers of a row, times the rows of a
+            person, different words of a document, or numbers of a sequence. None (default): the encoded columns of a
+            row, 200 words, or a sequence of `max_length`.
 
     Returns:
         Summary that prints as a text; `expected_accuracy`, `budget_table` and `alternatives()` are its parts.
@@ -67,6 +74,8 @@ def plan(
         raise ParameterError("width must be a number of columns, got a Schema. Pass it as schema=...")
     number = check_integer("n", n, low=1, high=MOST)
     budgets = {check_number("epsilons", one, low=0, high=_LARGEST, closed="right") for one in epsilons}
+    if entries is not None:
+        entries = check_number("entries", entries, low=0, high=MOST, closed="right")
     columns = {"width": width, "schema": schema, "vocabulary": vocabulary, "responses": responses}
     columns["grouped"] = grouped
 
@@ -84,6 +93,7 @@ def plan(
         return not at(**changed)[1](number).is_weak
 
     epsilon, (releases, knows), budgeted = estimator.epsilon, at(), row(estimator.epsilon)
+    memory = _memory(estimator, number, entries, columns)
     weak = budgeted.expected_accuracy.is_weak
     needed_units = least(lambda units: not knows(units).is_weak, number, MOST) if weak else float(number)
     needed_epsilon, needed_size = math.nan, 0
@@ -113,7 +123,18 @@ def plan(
         size=(estimator._size_parameter or "", size if isinstance(size, int) else 0),
         needed_size=needed_size,
         releases=_in_words(releases),
+        memory=memory,
     )
+
+
+def _memory(estimator: PrivateEstimator, n: int, entries: float | None, columns: dict[str, Any]) -> MemoryForecast:
+    """Return the expected peak memory of a fit to n units."""
+    task, releases = clone(estimator)._foreseen(**columns)
+    columns = columns | {"vocabulary": estimator._public_words(columns["vocabulary"])}
+    X = synthetic_rows.arguments(estimator, 1, **columns, grouped=False)["X"]
+    if entries is None:
+        entries = entries_of(task.model, X)
+    return memory_forecast(task.model, releases, n, entries)
 
 
 def _in_words(releases: Plan) -> str:

@@ -19,8 +19,8 @@ from dpvb.guards.errors import ParameterError, check_integer
 
 #: Rows of a dry run if no public number of units is given.
 NUM_ROWS = 10_000
-# Words of a document: half a page.
-_LENGTH = 200
+#: Words of a document: half a page.
+LENGTH = 200
 # Parameters that declare the columns, by the form of data.
 _COLUMNS = {
     "documents": "vocabulary=, or width=, the number of words",
@@ -80,8 +80,8 @@ def arguments(
     if estimator._reads == "labelled" and words is None:
         words = check_vocabulary([f"word{v}" for v in range(width)])
     if estimator._reads in ("documents", "labelled"):
-        places = np.repeat(np.arange(num_rows), _LENGTH), rng.integers(width, size=num_rows * _LENGTH)
-        counts = sparse.csr_array((np.ones(num_rows * _LENGTH), places), shape=(num_rows, width))
+        places = np.repeat(np.arange(num_rows), LENGTH), rng.integers(width, size=num_rows * LENGTH)
+        counts = sparse.csr_array((np.ones(num_rows * LENGTH), places), shape=(num_rows, width))
         labels = {"y": _choices(estimator._class_labels(), num_rows, rng)} if estimator._reads == "labelled" else {}
         return {"X": BagOfWords(counts, vocabulary=words), **labels, **group}
     if estimator._reads == "images":
@@ -116,7 +116,7 @@ def _texts(num_rows: int, rng: np.random.Generator) -> list[str]:
     """Texts of words without a meaning, 26³ of them at most."""
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = np.array([a + b + c for a in letters for b in letters for c in letters])[rng.permutation(26**3)[:_WORDS]]
-    return [" ".join(words[row]) for row in rng.integers(len(words), size=(num_rows, _LENGTH))]
+    return [" ".join(words[row]) for row in rng.integers(len(words), size=(num_rows, LENGTH))]
 
 
 def drawn_numbers(estimator: Any, share_nd: Floats) -> Floats:

@@ -128,6 +128,24 @@ class BudgetRow:
 
 
 @dataclass(frozen=True)
+class MemoryForecast:
+    """Expected peak memory of a fit and its process, in bytes: a smallest and a largest value. It is public.
+
+    Attributes:
+        held: With the data in memory.
+        streamed: With data that are read in parts (`stream=True`), or from temporary files.
+    """
+
+    held: tuple[float, float]
+    streamed: tuple[float, float]
+
+    def __str__(self) -> str:
+        """Return both ranges in GB."""
+        held, streamed = (f"{low / 1e9:.2f} to {high / 1e9:.2f} GB" for low, high in (self.held, self.streamed))
+        return f"Peak memory: {held} with the data in memory, {streamed} with streamed data."
+
+
+@dataclass(frozen=True)
 class PlanSummary:
     """Expected accuracy and privacy of a fit, returned by `dpvb.plan`. All of it is public.
 
@@ -143,6 +161,7 @@ class PlanSummary:
         size: Name and value of the parameter that is the size of the model; ("", 0) if there is none.
         needed_size: Largest size at which noise does not hide the result; 0 if there is none or sizes are not compared.
         releases: The releases of the plan, in words.
+        memory: Expected peak memory of the fit.
     """
 
     kind: str
@@ -156,6 +175,7 @@ class PlanSummary:
     size: tuple[str, int]
     needed_size: int
     releases: str
+    memory: MemoryForecast
 
     @property
     def expected_accuracy(self) -> ExpectedAccuracy:
@@ -182,7 +202,7 @@ class PlanSummary:
             lines.append(f"Noise hides the result. It would not at {self.expected_accuracy.needs}. This needs {ways}.")
         if math.isfinite(self.own.epsilon):
             lines.append(attack(self.own.belief, self.own.power, self.unit, self.delta))
-        return [*lines, self.releases]
+        return [*lines, self.releases, str(self.memory)]
 
     def alternatives(self) -> list[str]:
         """Return single changes at which noise would not hide the result, in words; possibly none."""
@@ -216,6 +236,7 @@ class PlanSummary:
             "belief": self.own.belief,
             "power_at_one_percent": self.own.power,
             "releases": self.releases,
+            "memory": {"held": list(self.memory.held), "streamed": list(self.memory.streamed)},
             "budget_table": [
                 {
                     "epsilon": _plain(row.epsilon),

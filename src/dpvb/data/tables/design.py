@@ -45,8 +45,8 @@ from dpvb.guards.watched import Watched
 from dpvb.kernels.spans import running_total
 from dpvb.rows import BinaryRows, DesignRows, SparseDesignRows
 
-# Entries of clean rows that are kept from pass to pass, 128 MiB; with what a model derives from them, twice that.
-_KEPT_ENTRIES = 2**24
+#: Entries of clean rows that are kept from pass to pass, 128 MiB; with what a model derives from them, twice that.
+KEPT_ENTRIES = 2**24
 
 
 class Design(Held):
@@ -144,7 +144,7 @@ class Design(Held):
         """Yield all units once."""
         if self._sparse:
             return self._units.chunks(self._sparse_rows)
-        return self._units.chunks(self._dense_rows, keep_entries=_KEPT_ENTRIES)
+        return self._units.chunks(self._dense_rows, keep_entries=KEPT_ENTRIES)
 
     def stored(self) -> Stored:
         """Return the rows of a table as a file can hold them; they are read and cleaned already."""

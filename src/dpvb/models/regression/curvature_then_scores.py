@@ -69,9 +69,11 @@ from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields, mapped, measured
 from dpvb.rows import DesignRows
 
-# convention: the widest full covariance. M-steps and readings take so many CPU seconds over d³, and bytes over d², as
-# measured at d = 1,000.
-_MOST_COLUMNS, _SECONDS, _BYTES = 2_000, 1.1e-8, 480
+# convention: the widest full covariance. M-steps and readings take so many CPU seconds over d³, as measured at
+# d = 1,000.
+_MOST_COLUMNS, _SECONDS = 2_000, 1.1e-8
+#: Bytes of M-steps and readings over d², as measured at d = 1,000.
+MATRIX_BYTES = 480
 
 
 @dataclass(frozen=True)
@@ -273,7 +275,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
     def __post_init__(self) -> None:
         check_fields(self.n_features, self.n_steps, self.intercept, self.alpha, self.declared)
         if (d := self.n_features) > _MOST_COLUMNS:
-            hours, memory = _SECONDS * d**3 / 3600, _BYTES * d**2 / 1e9
+            hours, memory = _SECONDS * d**3 / 3600, MATRIX_BYTES * d**2 / 1e9
             raise ParameterError(
                 f"A regression with a full covariance takes at most {_MOST_COLUMNS:,} columns, and these are {d:,} "
                 f"(including one for each category): a fit would take about {hours:.1f} CPU hours and "

@@ -1,0 +1,96 @@
+"""The forecast of memory, compared with the measured peak of a process that does nothing but the fit."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpvb
+from dpvb.errors import ParameterError
+
+#: Largest factor between the middle of a forecast and the measured peak, as the documentation states.
+FACTOR = 1.5
+COMMON = "epsilon=1.0, delta=1e-6, n_steps=2"
+# How a fit is made, the number of its units, and its rows from `rng`.
+FITS = {
+    "hardly any rows": (f"dpvb.LogisticRegression(low=0, high=1, {COMMON})", 100, 10, "held"),
+    "logistic": (f"dpvb.LogisticRegression(low=0, high=1, {COMMON})", 400_000, 20, "held"),
+    "wide rows": (f"dpvb.LogisticRegression(low=0, high=1, {COMMON})", 20_000, 600, "held"),
+    "diagonal": (f"dpvb.LogisticRegression(low=0, high=1, covariance='diagonal', {COMMON})", 400_000, 20, "held"),
+    "linear": (f"dpvb.LinearRegression(low=0, high=1, y_range=(0, 1), {COMMON})", 500_000, 40, "held"),
+    "file, streamed": (f"dpvb.LogisticRegression({COMMON})", 400_000, 20, "streamed"),
+    "mixture": (f"dpvb.GaussianMixture(3, low=0, high=1, {COMMON})", 200_000, 20, "held"),
+    "factors": ("dpvb.FactorAnalysis(3, low=0, high=1, epsilon=1.0, delta=1e-6)", 400_000, 20, "held"),
+    "belief network": (f"dpvb.SigmoidBeliefNetwork(5, {COMMON})", 100_000, 50, "held"),
+    "topics": (f"dpvb.LDA(20, public_vocabulary=True, {COMMON})", 2_000, 50_000, "held"),
+}
+FIT = """
+import resource, sys, warnings
+warnings.simplefilter("ignore")
+import numpy as np
+from scipy import sparse
+import dpvb
+kind, n, d, path, topics = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5] == "topics"
+model, rng = eval(kind), np.random.default_rng(0)
+y = ()
+if path:
+    names = [f"x{j}" for j in range(d)]
+    schema = dpvb.Schema([dpvb.data.Numeric(name, 0, 1) for name in names], dpvb.data.Target("y"))
+    X = dpvb.Table(path, schema, stream=True)
+elif topics:
+    words = rng.integers(d, size=200 * n)
+    X = sparse.csr_array((np.ones(200 * n), words, np.arange(0, 200 * n + 1, 200)), shape=(n, d))
+else:
+    X = rng.random((n, d))
+    if "Sigmoid" in kind:
+        X = np.round(X, out=X)
+    y = (rng.integers(0, 2, n),) if "Regression" in kind else ()
+model.fit(X, *y)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss has another unit elsewhere")
+@pytest.mark.parametrize("name", FITS)
+def test_the_forecast_is_near_the_measured_peak(name: str, tmp_path: Path) -> None:
+    kind, n, d, form = FITS[name]
+    path, columns = "", {"width": d}
+    if form == "streamed":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        rng = np.random.default_rng(0)
+        numbers = {f"x{j}": rng.random(n) for j in range(d)}
+        path = str(tmp_path / "rows.parquet")
+        pq.write_table(pa.table({"y": rng.integers(0, 2, n), **numbers}), path, row_group_size=2**16)
+        schema = dpvb.Schema([dpvb.data.Numeric(name, 0, 1) for name in numbers], dpvb.data.Target("y"))
+        columns = {"schema": schema}
+    estimator = eval(kind)
+    low, high = getattr(dpvb.plan(estimator, n, epsilons=[], **columns).memory, form)
+    told = subprocess.run(
+        [sys.executable, "-c", FIT, kind, str(n), str(d), path, name], check=True, capture_output=True, text=True
+    )
+    measured, middle = float(told.stdout), math.sqrt(low * high)
+    print(f"{name}: {low / 1e6:.0f} to {high / 1e6:.0f} MB, measured {measured / 1e6:.0f}: {measured / middle:.2f}")
+    assert middle / FACTOR <= measured <= FACTOR * middle
+    assert low <= measured <= high
+
+
+def test_a_forecast_follows_the_rows_of_persons_and_the_width() -> None:
+    model = dpvb.LogisticRegression(low=0, high=1, epsilon=1.0, delta=1e-6)
+
+    def held(n: int, width: int, entries: float | None = None) -> float:
+        return dpvb.plan(model, n, width, epsilons=[], entries=entries).memory.held[0]
+
+    # A column of float64 has 8 bytes for each row, and an intercept is a column.
+    assert held(10**7, 21) - held(10**7, 20) == pytest.approx(8 * 10**7, rel=1e-3)
+    assert held(10**6, 20, 10 * 21) == held(10**7, 20)
+    summary = dpvb.plan(model, 10**6, 20, epsilons=[])
+    assert summary.memory.streamed[1] < summary.memory.held[0] + 2e8
+    assert str(summary.memory) in str(summary)
+    assert summary.to_dict()["memory"]["held"] == list(summary.memory.held)
+    with pytest.raises(ParameterError, match="entries"):
+        dpvb.plan(model, 100, 20, epsilons=[], entries=0)
