@@ -134,12 +134,30 @@ def entry(name: str, value: Any, base: type | None = None) -> str:
     if callable(value) and not (isinstance(value, type) and issubclass(value, BaseException)):
         out.append(signature(name, value, known))
     out.append(rendered(docstring(value)))
+    if shared and base is not None:
+        out += inherited(value, base)
     if isinstance(value, type):
         hidden = frozenset(one for one in dir(base) if not one.startswith("_")) if shared else frozenset()
         for method, function, is_property in members(value, hidden):
             out += [f"### {name}.{method}", "" if is_property else signature(method, function)]
             out.append(rendered(docstring(function)))
     return "\n\n".join(part for part in out if part)
+
+
+def inherited(value: type, base: type) -> Iterator[str]:
+    """Yield arguments and attributes that the docstrings of bases below `base` describe, and no class above them."""
+    known: set[tuple[str, str]] = set()
+    for owner in value.__mro__[: value.__mro__.index(base)]:
+        parts = SECTION.split(inspect.cleandoc(vars(owner).get("__doc__") or ""))
+        for title, section in zip(parts[1::2], parts[2::2], strict=True):
+            if title not in ("Args", "Attributes") or not owner.__module__.startswith("dpvb."):
+                continue
+            of_owner = {found[1]: one for one in entries(section) if (found := ARGUMENT.match(one))}
+            new = {names: one for names, one in of_owner.items() if (title, names) not in known}
+            known |= {(title, name) for names in of_owner for name in (names, *names.split(", "))}
+            if new and owner is not value:
+                yield f"**{title} of `{owner.__name__}`**"
+                yield "\n".join("* " + ARGUMENT.sub(r"`\1`:", one) for one in new.values())
 
 
 def page(title: str, opening: str, parts: list[str]) -> str:

@@ -17,6 +17,7 @@ from dpvb import accounting, cli
 from dpvb.accounting.costs import Composition
 from dpvb.errors import BudgetError
 from dpvb.ledger import Ledger
+from dpvb.results.statement import percent
 
 PEOPLE = ("--unit", "row", "--epsilon", "3", "--delta", "1e-6")
 
@@ -54,6 +55,9 @@ def test_both_totals_and_what_is_left(path: Path) -> None:
     assert facts["spent_if_fixed"] == pytest.approx(fixed, rel=1e-3)
     assert facts["spent_if_fixed"] < facts["spent_adaptive"] < 3.0
     shown = run("show", path).stdout
+    at_limit = accounting.belief(facts["cap_epsilon"])
+    assert "for all charges so far" in shown
+    assert f"{percent(at_limit)} at the limit, except with probability" in shown
     for key in ("spent_adaptive", "spent_if_fixed"):
         assert accounting.rounded_up(facts[key]) in shown
     assert accounting.rounded_down(facts["epsilon"]) in shown

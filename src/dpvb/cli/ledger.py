@@ -136,6 +136,7 @@ def show(
         dpvb ledger show budget.db
     """
     from dpvb import accounting
+    from dpvb.results.statement import percent
 
     with working("accounting"), dpvb.Ledger(path, read_only=True) as budget:
         names = [one.name for one in budget.datasets()] if name is None else [name]
@@ -174,6 +175,16 @@ def show(
     )
     echo("left: limit minus spent. A plan that costs more by itself may fit, since costs compose sublinearly.")
     echo("more: number of further plans like the last one that fit.")
+    for one in facts:
+        # A statement about a total: what all fits together may disclose, not one of them.
+        bounds = [
+            f"{percent(accounting.belief(one[key]))} {words}"
+            for key, words in (("spent_adaptive", "for all charges so far"), ("cap_epsilon", "at the limit"))
+        ]
+        echo(
+            f"{one['name']}: an attacker who believes with probability 50 % that a {one['unit']} is in the data can "
+            f"reach at most {' and '.join(bounds)}, except with probability {one['delta']:g}."
+        )
     for one in facts:
         if one["sole"]:
             echo(f"{one['name']}: one plan, charged at its own epsilon; no further plan is possible.")

@@ -48,6 +48,18 @@ Posterior = TypeVar("Posterior", HiddenMarkovPosterior, HiddenCellsPosterior)
 class HiddenStates(ChainModel[Model, Posterior]):
     """Base class of hidden Markov models of symbols and of numbers.
 
+    Args:
+        n_states: Number of states K, at least 1.
+        columns: Columns of bits or numbers: their names, as a list or a text with commas, or their number. None
+            (default): there are none.
+        estimate: "posterior" (default, variational Bayes) or "map" (MAP estimate by expectation maximisation).
+        n_init: Number of starting points, at least 1; the best fit to the released windows is kept. Default: 5.
+        power: Exponent of the number of windows in the weight of a person, from 0.5 to 1; a window of numbers is a pair
+            of points. Default: 1.
+        clip_norm: Bound on the norm of the windows of a person, in [0.001, 1e9]. Default: 2. None: the largest norm of
+            one sequence of `max_length`, so that no person with one sequence is clipped; the noise is larger and the
+            clipping bias is 0.
+
     Attributes:
         initial_: Probabilities of the first state, (K,). States are ordered by their shares, largest first.
         transition_matrix_: Probabilities of the next state, (K, K); rows sum to 1.
@@ -264,28 +276,17 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
     0.
 
     Args:
-        n_states: Number of states K, at least 1.
         symbols: Public symbols, as a list or a text with commas; a number V means 0 to V - 1. None (default): `columns`
             are given.
         columns: Columns of bits: their names, as a list or a text with commas, or their number. None (default):
             `symbols` are given.
         emissions: Distribution of the emissions: "categorical" (default) for symbols; "poisson" for counts 0 to V - 1,
             the last of which means V - 1 or more; "bernoulli" for up to 9 columns of bits.
-        estimate: "posterior" (default, variational Bayes) or "map" (MAP estimate by expectation maximisation).
-        n_init: Number of starting points, at least 1; the best fit to the released windows is kept. Default: 5.
-        power: Exponent of the number of windows in the weight of a person, from 0.5 to 1. Default: 1.
-        clip_norm: Bound on the norm of the windows of a person, in [0.001, 1e9]. Default: 2. None: the largest norm of
-            one sequence of `max_length`, so that no person with one sequence is clipped; the noise is larger and the
-            clipping bias is 0.
 
     Attributes:
         symbols_: Symbols in the order of the arrays below; for bits, names of the columns.
-        initial_: Probabilities of the first state, (K,). States are ordered by their shares, largest first.
-        transition_matrix_: Probabilities of the next state, (K, K); rows sum to 1.
         emission_probabilities_: Probabilities of the symbols in each state, (K, V), or of ones in each column, (K, D).
         rates_: Mean counts of the states, (K,), with emissions="poisson".
-        stationary_: Long-run shares of the states, (K,).
-        expected_durations_: Expected number of steps in each state, (K,).
         privacy_, n_iter_, n_features_in_: Privacy statement, and numbers of steps and symbols.
 
     Examples:
@@ -429,27 +430,16 @@ class GaussianHiddenMarkovModel(HiddenStates[HiddenCells, HiddenCellsPosterior])
     `PrivateEstimator`; the fit has no steps.
 
     Args:
-        n_states: Number of states K, at least 1.
         columns: Columns of numbers: their names, as a list or a text with commas, or their number, at most 4. Default:
             (), which raises an error.
         low, high: Public range of each column: numbers or arrays of shape (D,), in units of the column. Values outside
             are clipped. None (default): `max_row_norm` is given.
         max_row_norm: Public upper bound on the Euclidean norm of a point, instead of `low` and `high`. None (default):
             not used.
-        estimate: "posterior" (default, variational Bayes) or "map" (MAP estimate by expectation maximisation).
-        n_init: Number of starting points, at least 1; the best fit to the released windows is kept. Default: 5.
-        power: Exponent of the number of pairs in the weight of a person, from 0.5 to 1. Default: 1.
-        clip_norm: Bound on the norm of the pairs of a person, in [0.001, 1e9]. Default: 2. None: the largest norm of
-            one sequence of `max_length`, so that no person with one sequence is clipped; the noise is larger and the
-            clipping bias is 0.
 
     Attributes:
         symbols_: Names of the columns in the order of the arrays below.
-        initial_: Probabilities of the first state, (K,). States are ordered by their shares, largest first.
-        transition_matrix_: Probabilities of the next state, (K, K); rows sum to 1.
         means_, variances_: Means and variances of the numbers in each state, (K, D).
-        stationary_: Long-run shares of the states, (K,).
-        expected_durations_: Expected number of steps in each state, (K,).
         privacy_, n_iter_, n_features_in_: Privacy statement, and numbers of steps (0) and columns.
 
     Examples:
