@@ -28,6 +28,7 @@ NAMES = [
     "audit",
     "hostile_queries",
     "reading_speed",
+    "streamed_steps",
     "first_fit",
     "accounting_tables",
     "price_of_adaptivity",
