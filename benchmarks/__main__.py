@@ -47,6 +47,7 @@ NAMES = [
     "growing_data",
     "operations",
     "growth",
+    "scale",
     "negative_binomial",
     "sbn_speed",
     "federated_exactness",
@@ -94,7 +95,7 @@ PLAIN = {
     "fuzz_readers": ("The law of readers", [".venv-fuzz/bin/python", "-m", "benchmarks.fuzz", "60", "law"]),
 }
 #: Those whose module takes arguments.
-ARGUMENTS = {"ablate_regression": ["benchmarks.ablate", "regression"]}
+ARGUMENTS = {"ablate_regression": ["benchmarks.ablate", "regression"], "growth": ["benchmarks.growth", "short"]}
 PACKAGES = ["numpy", "scipy", "numba", "scikit-learn", "dp-accounting", "cryptography"]
 
 

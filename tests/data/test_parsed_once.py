@@ -146,7 +146,6 @@ def parsed(monkeypatch: pytest.MonkeyPatch, parser: tuple[Any, str]) -> list[Non
     return calls
 
 
-@pytest.mark.guarantees("readers")
 @pytest.mark.parametrize("form", FORMS)
 def test_only_the_first_pass_parses_and_all_have_the_rows_in_memory(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -169,7 +168,7 @@ def open_files(folder: Path) -> list[str]:
     return [name for name in found if name.startswith(str(folder))]
 
 
-@pytest.mark.guarantees("events")
+@pytest.mark.guarantees("streams")
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not report open files")
 def test_the_file_has_no_name_and_goes_with_the_data(tmp_path: Path) -> None:
     source = Table(csv(tmp_path), SCHEMA, stream=True).design()
@@ -211,7 +210,7 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpvb.data.parsed_once._is_in_memory", lambda folder: True)
 
 
-@pytest.mark.guarantees("readers")
+@pytest.mark.guarantees("streams")
 @pytest.mark.parametrize("obstacle", [no_room, full_disk, no_folder, in_memory])
 @pytest.mark.parametrize("form", ["design", "mixture", "two files of text"])
 def test_where_there_is_no_room_each_pass_parses_and_no_unit_is_left_out(

@@ -1,7 +1,7 @@
 """Rows of a stream, which the first pass parses and writes to a temporary file, and later passes read from there.
 
-The file has no name: only this process can read it, and the system removes it when the process ends, even if the
-process is killed. It may fill half of the space that is free when the first pass begins. Where there is less room, or
+The file has no name: no other user can open it, and the system removes it when the process ends, even if the process is
+killed. It may fill half of the space that is free when the first pass begins. Where there is less room, or
 the folder for temporary files is in memory or cannot be written, nothing is kept and each pass parses the data anew.
 Which of both happens depends on the number of rows, so that no message reports it.
 
