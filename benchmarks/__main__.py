@@ -28,6 +28,7 @@ NAMES = [
     "audit",
     "hostile_queries",
     "reading_speed",
+    "streamed_steps",
     "first_fit",
     "accounting_tables",
     "price_of_adaptivity",
@@ -47,6 +48,7 @@ NAMES = [
     "operations",
     "operations_coverage",
     "growth",
+    "scale",
     "negative_binomial",
     "sbn_speed",
     "federated_exactness",
@@ -99,6 +101,7 @@ ARGUMENTS = {
     "ablate_regression": ["benchmarks.ablate", "regression"],
     "operations_coverage": ["benchmarks.operations", "--coverage"],
 }
+ARGUMENTS = {"ablate_regression": ["benchmarks.ablate", "regression"], "growth": ["benchmarks.growth", "short"]}
 PACKAGES = ["numpy", "scipy", "numba", "scikit-learn", "dp-accounting", "cryptography"]
 
 

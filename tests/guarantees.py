@@ -156,6 +156,8 @@ GUARANTEES = {
         "JSON": "JSON files with duplicate keys, infinities or half characters are refused.",
         "workers": "Worker processes run no code of the current folder.",
         "dependencies": "No dependency takes settings, code or caches from the current folder, or from a folder that others may write.",
+        "streams": "The temporary file of a stream has no name, and no other user can open it. If the disk is full, every "
+        "unit is still included.",
         "ledger files": "Every file that belongs to a ledger has the ledger's mode.",
         "Dask": "A Dask cluster that listens beyond the machine without TLS is refused. Spilled data and topic proportions are readable only by their user.",
         "passwords": "No password of a ledger is stored in a file, shown by an estimator, or quoted.",

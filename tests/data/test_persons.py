@@ -30,8 +30,9 @@ from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, BinaryMatrix, Design, Numeric, Schema, Table, Target, open_documents
-from dpvb.data.partitions import Partitions, Piece, Stored, _unpacked
+from dpvb.data.partitions import Partitions, Piece
 from dpvb.data.persons import by_person, newcomers, read_ids
+from dpvb.data.stored import Stored, unpacked
 from dpvb.data.tables.mixed import Layout, Mixed
 from dpvb.data.tables.numbers import Numbers
 from dpvb.errors import DataFormatError, ParameterError
@@ -297,7 +298,7 @@ def test_digests_of_persons_have_a_key_that_no_other_table_has() -> None:
         yield Piece(np.arange(4000), rows)
         [folder] = {path.parent for path in Path(tempfile.gettempdir()).glob("dpvb-*/00")} - before
         none = {"person": np.empty((0, 2), np.uint64), "row": np.empty(0, np.int64), "v": np.empty((0, 64))}
-        read = [*_unpacked(folder / "00", Stored(none))]
+        read = [*unpacked(np.fromfile(folder / "00", dtype=np.uint8), Stored(none))]
         found.append({one.tobytes() for block in read for one in block.columns["person"]})
 
     for _ in range(2):

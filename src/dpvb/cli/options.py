@@ -103,8 +103,8 @@ Encoding = Annotated[str, data("Encoding of the files: utf-8, latin-1, cp1252 ..
 Stream = Annotated[
     bool,
     data(
-        "Read the files anew at each pass, or if they name persons, once into temporary files that only this user can "
-        "read: for data larger than memory.",
+        "Read the rows from disk at each pass, for data larger than memory: the first pass writes them to temporary "
+        "files that only this user can read.",
         "--stream",
     ),
 ]

@@ -18,7 +18,7 @@ import secrets
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
@@ -30,42 +30,13 @@ from numpy.typing import NDArray
 
 from dpvb.data.persons import Together, digest_of, ids_of
 from dpvb.data.shards import Opened, Shard
-from dpvb.data.slabs import Integers, Slab, Which, places, stacked
+from dpvb.data.slabs import Integers
 from dpvb.data.spelling import Cells, each
+from dpvb.data.stored import Stored, packed, scratch_folder, unpacked
 from dpvb.guards.errors import DataFormatError, reason_of
-from dpvb.kernels.spans import running_total
 
 # So many files may be open at once in every system, and each of them holds a small part of the rows.
 _FILES = 64
-# Arrays begin at multiples of so many bytes, as NumPy's own do.
-_ALIGNED = 16
-
-
-class Stored(NamedTuple):
-    """Some rows as a file holds them; private but for the names, types and shapes.
-
-    Attributes:
-        columns: arrays by name, rows first, (n, ..).
-        slab: entries of which a row may have any number; None: there are none.
-    """
-
-    columns: Mapping[str, NDArray[Any]]
-    slab: Slab | None = None
-
-    def take(self, which: Which) -> Stored:
-        """Return the rows with these numbers, in this order."""
-        slab = self.slab
-        if slab is not None:
-            indptr, entries = places(slab.indptr, which)
-            slab = Slab(indptr, slab.indices[entries], slab.values[entries])
-        return Stored({name: column[which] for name, column in self.columns.items()}, slab)
-
-    @classmethod
-    def joined(cls, pieces: Sequence[Stored]) -> Stored:
-        """Return the rows of all pieces, in order; at least one piece."""
-        columns = {name: np.concatenate([piece.columns[name] for piece in pieces]) for name in pieces[0].columns}
-        slabs = [piece.slab for piece in pieces if piece.slab is not None]
-        return cls(columns, stacked(slabs) if slabs else None)
 
 
 class Piece(NamedTuple):
@@ -98,13 +69,11 @@ class Partitions(Sequence[Shard]):
         opened: Callable[[Stored, Together], Opened[Any]],
         exclude_groups: Iterable[object] = (),
     ) -> None:
-        # Other users cannot enter it. Python takes another place than TMPDIR where that is full or missing, and rows
-        # would come where no administrator expects them.
-        place = os.environ.get("TMPDIR") or None
+        place = scratch_folder()
         try:
-            folder = tempfile.mkdtemp(prefix="dpvb-", dir=place)
+            folder = tempfile.mkdtemp(prefix="dpvb-", dir=place)  # Other users cannot enter it.
         except OSError as error:
-            raise _unwritable(place or tempfile.gettempdir(), error) from error
+            raise _unwritable(place, error) from error
         self._removed: Any = weakref.finalize(self, _remove, folder, os.getpid())
         paths = [Path(folder) / f"{number:02d}" for number in range(_FILES)]
         failure = None
@@ -201,7 +170,7 @@ def _cut(pieces: Iterable[Piece], paths: Sequence[Path], exclude_groups: Iterabl
                 if path not in files:
                     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                     files[path] = stack.enter_context(open(descriptor, "wb"))
-                files[path].write(_packed(rows.take(slice(first, stop))))
+                files[path].writelines(packed(rows.take(slice(first, stop))))
             start += len(person_n)
 
 
@@ -214,14 +183,15 @@ def _put_in_order(path: Path, like: Stored) -> Integers:
         return np.empty(0, dtype=np.int64)
     key = {"person": np.empty((0, 2), dtype=np.uint64), "row": np.empty(0, dtype=np.int64)}
     none = Stored({**key, **like.columns}, like.slab)
-    rows = Stored.joined([none, *_unpacked(path, none)])
+    rows = Stored.joined([none, *unpacked(np.fromfile(path, dtype=np.uint8), none)])
     person_n = ranks(rows.columns["person"])
     order = np.argsort(person_n, kind="stable")
     rows = rows.take(order)
     person_n = person_n[order]
     columns = {**rows.columns, "person": person_n}
     row_n = columns.pop("row")
-    path.write_bytes(_packed(Stored(columns, rows.slab)))
+    with path.open("wb") as file:
+        file.writelines(packed(Stored(columns, rows.slab)))
     return np.asarray(row_n[np.flatnonzero(np.diff(person_n, prepend=-1))], dtype=np.int64)
 
 
@@ -229,44 +199,8 @@ def _open(path: Path, count: int, like: Stored, opened: Callable[[Stored, Togeth
     """Return the private data of a partition of so many persons."""
     rows = Stored({**like.columns, "person": np.empty(0, dtype=np.int64)}, like.slab)
     if count:
-        (rows,) = _unpacked(path, rows)
+        (rows,) = unpacked(np.fromfile(path, dtype=np.uint8), rows)
     columns = dict(rows.columns)
     person_n = columns.pop("person")
     first = np.append(np.flatnonzero(np.diff(person_n, prepend=-1)), len(person_n))
     return opened(Stored(columns, rows.slab), Together(person_n, first))
-
-
-def _packed(rows: Stored) -> bytes:
-    """Return rows as bytes: how many there are, how many entries they have, and all arrays, columns by their names."""
-    slab = rows.slab
-    arrays = [rows.columns[name] for name in sorted(rows.columns)]
-    if slab is not None:
-        arrays += [np.diff(slab.indptr), slab.indices, slab.values]
-    head = np.array([len(arrays[0]), 0 if slab is None else len(slab.indices)], dtype=np.int64)
-    parts = [array.tobytes() for array in (head, *arrays)]
-    return b"".join(part + bytes(-len(part) % _ALIGNED) for part in parts)
-
-
-def _unpacked(path: Path, like: Stored) -> Iterator[Stored]:
-    """Yield the rows of a file as they were packed."""
-    data, start = np.fromfile(path, dtype=np.uint8), 0
-
-    def taken(number: int, shape: Sequence[int], kind: np.dtype[Any]) -> NDArray[Any]:
-        nonlocal start
-        size = number * int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-        array = data[start : start + size].view(kind).reshape(number, *shape)
-        start += size + -size % _ALIGNED
-        return array
-
-    while start < len(data):
-        num_rows, num_entries = taken(2, (), np.dtype(np.int64)).tolist()
-        columns = {
-            name: taken(num_rows, like.columns[name].shape[1:], like.columns[name].dtype)
-            for name in sorted(like.columns)
-        }
-        slab = None
-        if like.slab is not None:
-            lengths = taken(num_rows, (), np.dtype(np.int64))
-            entries = (taken(num_entries, (), array.dtype) for array in (like.slab.indices, like.slab.values))
-            slab = Slab(running_total(lengths), *entries)
-        yield Stored(columns, slab)

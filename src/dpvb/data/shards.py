@@ -42,19 +42,55 @@ class Shard:
     count: int | None = field(default=None, repr=False)
 
 
+Piece = TypeVar("Piece", bound=Opened[Any])
+
+
+class FirstOpen(Generic[Piece]):
+    """The first of many sources, which stay open from pass to pass.
+
+    Args:
+        room: most entries of those that do, together.
+        entries: number of entries of a source; None: none stays open.
+    """
+
+    def __init__(self, room: int = 0, entries: Callable[[Piece], int] | None = None) -> None:
+        self._room, self._entries = room, entries
+        self._open: dict[int, Piece] = {}
+
+    def all(self, opened: Callable[[int], Iterator[Piece]]) -> Iterator[Piece]:
+        """Yield all sources; `opened` opens all but the first so many."""
+        first = [*self._open.values()]
+        yield from first
+        left = self._room if self._entries is None else self._room - sum(map(self._entries, first))
+        for place, source in enumerate(opened(len(first)), len(first)):
+            if self._entries is not None and left >= 0 and (left := left - self._entries(source)) >= 0:
+                self._open[place] = source
+            yield source
+
+
 class Sharded(Generic[Rows]):
     """Units of several files in the order of the files, of which one at a time is open.
 
     Args:
         shards: the files.
         unit: what one privacy unit is; public. No unit may be in two shards.
+        whole: the same units in the same order, for passes of this process; None: files are opened for each pass.
+        first: which files stay open; None: none do.
 
     Attributes:
         unit_numbers: see `core.source.Source`; None: units are in the order in which they are numbered.
     """
 
-    def __init__(self, shards: Sequence[Shard], *, unit: str) -> None:
-        self._shards, self.unit = shards, unit
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        *,
+        unit: str,
+        whole: Opened[Rows] | None = None,
+        first: FirstOpen[Any] | None = None,
+    ) -> None:
+        self._shards, self.unit, self._whole = shards, unit, whole
+        self._first = FirstOpen[Any]() if first is None else first
         self.unit_numbers: Integers | None = getattr(shards, "unit_numbers", None)
         self._count: int | None = None
 
@@ -69,13 +105,14 @@ class Sharded(Generic[Rows]):
         """Return the number of units, by one pass at the first call; private under add/remove."""
         if self._count is None:
             counts = (shard.open().count() if shard.count is None else shard.count for shard in self._shards)
-            self._count = sum(counts)
+            self._count = sum(counts) if self._whole is None else self._whole.count()
         return self._count
 
     def chunks(self) -> Iterator[Any]:
         """Yield all units once, file after file."""
-        for shard in self._shards:
-            yield from shard.open().chunks()
+        files = self._first.all(lambda number: (shard.open() for shard in self._shards[number:]))
+        for opened in files if self._whole is None else [self._whole]:
+            yield from opened.chunks()
 
 
 def one_width(widths: Iterable[int]) -> int:

@@ -202,7 +202,7 @@ class Stream:
     def chunks(self) -> Iterator[Chunk[CountRows]]:
         """Yield all documents once."""
         rows = None
-        for rows in clean_slabs(self._slabs(), self._width):
+        for rows in self._rows():
             yield Chunk(slice(0, rows.num_rows), None, rows.num_rows, partial(taken, rows))
         if rows is None:
             yield from BagOfWords(np.empty((0, self._width))).chunks()
@@ -211,15 +211,19 @@ class Stream:
         """The same documents in order, read once and held, in at most so many sources of their own."""
         return in_memory(self).parts(number)
 
-    def _slabs(self) -> Iterator[Slab]:
+    def _rows(self) -> Iterator[CountRows]:
         for piece in self._factory():
-            if isinstance(piece, Slab):
+            if isinstance(piece, CountRows):  # Clean already.
                 yield piece
                 continue
-            matrix, width = _check_matrix(piece)
-            if width != self._width:
-                raise DataFormatError(f"A streamed matrix has {width} columns where width={self._width} was declared.")
-            yield from _slabs_of(matrix)
+            slabs: Iterable[Slab] = [piece] if isinstance(piece, Slab) else self._slabs(piece)
+            yield from clean_slabs(slabs, self._width)
+
+    def _slabs(self, piece: object) -> Iterator[Slab]:
+        matrix, width = _check_matrix(piece)
+        if width != self._width:
+            raise DataFormatError(f"A streamed matrix has {width} columns where width={self._width} was declared.")
+        return _slabs_of(matrix)
 
 
 def in_memory(source: DocumentSource, *, group: Iterable[object] | None = None) -> BagOfWords:

@@ -27,6 +27,7 @@ import numpy as np
 
 from dpvb.data.slabs import Slab, Which, places, stacked
 from dpvb.data.spelling import as_numbers
+from dpvb.data.stored import Stored
 from dpvb.data.units import Chunk
 from dpvb.kernels.spans import running_total, spans
 from dpvb.rows import CountRows
@@ -86,6 +87,17 @@ def clean(slab: Slab, width: int) -> CountRows:
     row, word = np.divmod(cell, width)
     indptr = running_total(np.bincount(row, minlength=num_rows))
     return CountRows(indptr, word.astype(np.int32), counts, width)
+
+
+def stored(rows: CountRows) -> Stored:
+    """Return clean rows as a file can hold them."""
+    return Stored({}, Slab(rows.indptr, rows.indices, rows.counts))
+
+
+def restored(rows: Stored, width: int) -> CountRows:
+    """Return the rows that `stored` gave."""
+    assert rows.slab is not None
+    return CountRows(*rows.slab, width)
 
 
 def concatenate(pieces: Iterable[CountRows], width: int) -> CountRows:

@@ -35,14 +35,16 @@ import numpy as np
 from dpvb.data.arrow import cells, check_parquet, parquet_batches
 from dpvb.data.csv_files import USUAL, Dialect, Record, check_csv, csv_records, decoded
 from dpvb.data.documents.bag_of_words import BagOfWords, Stream, Texts, in_memory
-from dpvb.data.documents.count_rows import DocumentSource, clean_slabs, concatenate
+from dpvb.data.documents.count_rows import DocumentSource, clean_slabs, concatenate, restored, stored
 from dpvb.data.documents.matrix_files import OpenedFile, open_docword, open_lda_c, open_matrix_market, open_npz
 from dpvb.data.documents.vocabulary import PRIVATE, TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
-from dpvb.data.partitions import Partitions, Piece, Stored
+from dpvb.data.parsed_once import ParsedOnce
+from dpvb.data.partitions import Partitions, Piece
 from dpvb.data.persons import newcomers
 from dpvb.data.readable import BOM, MAX_DOCUMENT_BYTES, check_readable, check_there, lines, open_binary
 from dpvb.data.shards import Shard, Sharded, files_of, one_width, paths_of
 from dpvb.data.slabs import Slab
+from dpvb.data.stored import Stored
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer
 from dpvb.guards.watched import Watched
 from dpvb.rows import CountRows
@@ -118,6 +120,10 @@ _FORMAT_OF_SUFFIX = {
     ".parquet": "parquet",
     ".txt": "txt",
 }
+# A format whose numbers are on disk as a model reads them: a copy would save little.
+_BINARY = "npz"
+# No documents, as files hold them.
+_NONE = Stored({}, Slab(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0)))
 # Documents of which the words are counted together; most of them are short.
 _PIECE = 1024
 _GROUPED = ("jsonl", "csv", "parquet")
@@ -170,7 +176,7 @@ def open_documents(
     otherwise; a text of more than 16 MiB is an empty document. A faulty record is an empty document and reaches no
     other record; the readers here, `csv_files` and `matrix_files` say for each format how far damage reaches.
     An archive or Parquet file that does not read to its end is refused as a whole. Several files are read one after
-    another, anew at each pass; or side by side, each by one process of a cluster (see dpvb.cluster), which holds it.
+    another; or side by side, each by one process of a cluster (see dpvb.cluster), which holds it.
 
     Args:
         path: the file, folder or files; public.
@@ -184,8 +190,10 @@ def open_documents(
             temporary files that only this user can read. All rows of a person count, whichever file they are in.
         token_pattern: what a word is in the lower-cased text: "english", "unicode" (letters of any script),
             "cjk-characters" (each ideograph and kana), or a regular expression.
-        stream: True reads the file anew at each pass, in bounded memory; None and False hold its rows. A pass over
-            a Matrix Market or docword file that is not in row order holds its entries.
+        stream: True reads the rows from disk at each pass, in bounded memory; None and False hold its rows. The first
+            pass parses the file, and writes the counts to a temporary file without a name; where the disk has no room
+            for it, each pass parses the file. An .npz file is read itself. A first pass over a Matrix Market or docword
+            file that is not in row order holds its entries.
         separator: what stands between the fields of a CSV file, see `dpvb.data.csv_files.Dialect`.
         encoding: of csv, txt and folders, see there.
         exclude_groups: private person IDs of earlier fits, whose documents are ignored without a message. Needs
@@ -233,8 +241,7 @@ def _opened(path: Any, exclude_groups: Iterable[object] | None, options: dict[st
         return _open_shards(several, options)
     names = _formats(several or [Path(path)], options, dialect)
     if several is None and (name := names[Path(path)]) in _MATRIX_FORMATS:
-        source = _open_counts(Path(path), name, options["vocabulary"], options["width"])
-        return source if stream else in_memory(source)
+        return _open_counts(Path(path), name, options["vocabulary"], options["width"], stream=bool(stream))
     words = check_vocabulary(options["vocabulary"], width=options["width"])
     tokenizer = Tokenizer(words, options["token_pattern"])
     files = _TextFiles.of(names, options, dialect, read_through=bool(stream or several))
@@ -245,7 +252,7 @@ def _opened(path: Any, exclude_groups: Iterable[object] | None, options: dict[st
         rows = concatenate(clean_slabs(tokenizer.slabs(files.texts(group)), len(words)), len(words))
         return BagOfWords.of_rows(rows, vocabulary=words, group=newcomers(group, excluded))
     source = Stream(lambda: tokenizer.slabs(files.texts([])), len(words), vocabulary=words)
-    return source if stream else in_memory(source)
+    return _parsed_once(source) if stream else in_memory(source)
 
 
 def document_names(path: Path, file_format: str | None = None) -> list[str] | None:
@@ -287,7 +294,11 @@ def _open_shards(paths: Sequence[Path], options: dict[str, Any]) -> ShardedDocum
     opened = (open_documents(path, **{**options, "stream": True}) for path in paths)
     width = one_width(one.width for one in opened if not isinstance(one, Texts))
     shards = [Shard(path, partial(open_documents, path, **options)) for path in paths]
-    return ShardedDocuments(shards, width, options["vocabulary"], unit="document")
+    names = {options["file_format"] or _format_of(path) for path in paths}
+    source = ShardedDocuments(shards, width, options["vocabulary"], unit="document")
+    if names == {_BINARY}:
+        return source
+    return ShardedDocuments(shards, width, options["vocabulary"], unit="document", whole=_parsed_once(source))
 
 
 def _open_private(
@@ -341,7 +352,16 @@ def _format_of(path: Path) -> str:
     return file_format
 
 
-def _open_counts(path: Path, name: str, vocabulary: Vocabulary | None, width: int | None) -> DocumentSource:
+def _parsed_once(source: DocumentSource) -> Stream:
+    """The documents of a source, which parses them in the first pass only."""
+    width = source.width
+    pieces = ParsedOnce(lambda: (stored(chunk.rows) for chunk in source.chunks()), _NONE)
+    return Stream(lambda: (restored(piece, width) for piece in pieces.after(0)), width, vocabulary=source.vocabulary)
+
+
+def _open_counts(
+    path: Path, name: str, vocabulary: Vocabulary | None, width: int | None, *, stream: bool
+) -> DocumentSource:
     opened = _MATRIX_FORMATS[name](path)
     if width is not None:
         check_integer("width", width, low=1)
@@ -356,7 +376,10 @@ def _open_counts(path: Path, name: str, vocabulary: Vocabulary | None, width: in
             "An lda-c file does not declare how many words there are, and counting them would read a "
             "public fact off private documents: give vocabulary= or width=."
         )
-    return Stream(opened.slabs, declared, vocabulary=words)
+    source = Stream(opened.slabs, declared, vocabulary=words)
+    if not stream:
+        return in_memory(source)
+    return source if name == _BINARY else _parsed_once(source)
 
 
 def _records(path: Path, name: str, columns: tuple[str, ...], dialect: Dialect) -> Iterator[Record]:
@@ -427,17 +450,15 @@ def _partitioned(
         while batch := [*islice(records, _PIECE)]:
             texts, persons = zip(*batch, strict=True)
             rows = concatenate(clean_slabs(tokenizer.slabs(texts), len(words)), len(words))
-            yield Piece(persons, Stored({}, Slab(rows.indptr, rows.indices, rows.counts)))
+            yield Piece(persons, stored(rows))
 
-    like = Stored({}, Slab(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0)))
-    partitions = Partitions(pieces(), like, partial(_documents, words), exclude_groups)
+    partitions = Partitions(pieces(), _NONE, partial(_documents, words), exclude_groups)
     return ShardedDocuments(partitions, len(words), words, unit="person")
 
 
 def _documents(words: tuple[str, ...], rows: Stored, group: Iterable[object]) -> BagOfWords:
     """The documents of a partition."""
-    assert rows.slab is not None
-    return BagOfWords.of_rows(CountRows(*rows.slab, len(words)), vocabulary=words, group=group)
+    return BagOfWords.of_rows(restored(rows, len(words)), vocabulary=words, group=group)
 
 
 def read_labelled(

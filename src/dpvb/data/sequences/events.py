@@ -37,11 +37,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.csv_files import Dialect
-from dpvb.data.partitions import Partitions, Piece, Stored, digests, ranks
+from dpvb.data.partitions import Partitions, Piece, digests, ranks
 from dpvb.data.persons import Together, numbered
 from dpvb.data.sequences.content import Content, Points, Rows, Sequences, Symbols, arranged
 from dpvb.data.shards import Sharded, files_of
 from dpvb.data.spelling import Cells, Floats, cells_of, each, number, spelled
+from dpvb.data.stored import Stored
 from dpvb.data.tables.columns import Categorical
 from dpvb.data.tables.ranged import Date, Numeric, check_name
 from dpvb.data.tables.schema import Schema

@@ -33,10 +33,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.documents.matrix_files import open_npz
-from dpvb.data.partitions import Stored
-from dpvb.data.shards import Shard, Sharded, one_width, paths_of
+from dpvb.data.shards import FirstOpen, Shard, Sharded, one_width, paths_of
 from dpvb.data.slabs import Integers, Which
 from dpvb.data.spelling import Floats, as_numbers
+from dpvb.data.stored import Stored
 from dpvb.data.tables.matrices import LENGTH_UNIT, Entries, SparseMatrix, as_matrix, column
 from dpvb.data.tables.response import BOUNDS, LOGISTIC, Beside, Response
 from dpvb.data.units import Chunk, Held, Units
@@ -154,7 +154,7 @@ class Design(Held):
         columns |= {name: column for name, column in beside.items() if column is not None}
         return Stored(columns, self._matrix.slab)
 
-    def restored(self, rows: Stored, group: Iterable[object]) -> Design:
+    def restored(self, rows: Stored, group: Iterable[object] | None) -> Design:
         """Return a design of other rows, which `stored` gave for a design with the same public arguments."""
         other, columns = copy(self), rows.columns
         assert rows.slab is not None
@@ -164,6 +164,11 @@ class Design(Held):
         other._beside = Beside(columns.get("offset"), columns.get("weight"), columns["cut"])
         other._units = Units(other._entry_start(), group)
         return other
+
+    @staticmethod
+    def first_open(like: Design) -> FirstOpen[Design] | None:
+        """Which of many designs stay open, with the rows that they keep clean: as many rows as one design keeps."""
+        return None if like._sparse else FirstOpen(KEPT_ENTRIES, lambda design: int(design._entry_start()[-1]))
 
     def _entry_start(self) -> Integers:
         if self._sparse:

@@ -15,10 +15,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.partitions import Stored
-from dpvb.data.shards import Shard, Sharded
+from dpvb.data.parsed_once import Streamed
+from dpvb.data.shards import Sharded
 from dpvb.data.slabs import Which
 from dpvb.data.spelling import Cells, Floats
+from dpvb.data.stored import Stored
 from dpvb.data.tables.columns import Binary, Categorical
 from dpvb.data.tables.ranged import Date, Numeric, Spline
 from dpvb.data.tables.schema import Schema
@@ -250,17 +251,10 @@ def stored(rows: MixedRows) -> Stored:
     return Stored({field.name: getattr(rows, field.name) for field in fields(rows)})
 
 
-def mixed_of(rows: Stored, group: Iterable[object]) -> Mixed:
-    """Return rows that `stored` gave, by person."""
+def mixed_of(rows: Stored, group: Iterable[object] | None) -> Mixed:
+    """Return rows that `stored` gave, by person where there are persons."""
     return Mixed(MixedRows(**rows.columns), group)
 
 
-class ShardedMixed(Sharded[MixedRows]):
-    """Rows of mixed columns in several files."""
-
-    def __init__(self, shards: Sequence[Shard], *, unit: str) -> None:
-        """Take files, and what one privacy unit is."""
-        super().__init__(shards, unit=unit)
-
-
-AnyMixed: TypeAlias = "Mixed | ShardedMixed"
+#: Rows of mixed columns in memory, of a stream, or in several files.
+AnyMixed: TypeAlias = "Mixed | Streamed[Mixed] | Sharded[MixedRows]"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dpvb.data.arrow import cells as arrow_cells
 from dpvb.data.arrow import check_batches, import_arrow, parquet_batches, parquet_schema
 from dpvb.data.csv_files import Dialect, check_csv, csv_records, times_in_header
+from dpvb.data.parsed_once import ParsedOnce, Streamed
 from dpvb.data.partitions import Partitions, Piece
 from dpvb.data.persons import check_group, tuples
 from dpvb.data.readable import check_readable, check_there
@@ -25,11 +26,10 @@ from dpvb.data.spelling import Cells, Floats, as_array, as_numbers, cells_of, ea
 from dpvb.data.tables.columns import Binary, Categorical
 from dpvb.data.tables.design import Design
 from dpvb.data.tables.matrices import SparseMatrix, column, is_arrow_table, is_frame
-from dpvb.data.tables.mixed import AnyMixed, Layout, Mixed, ShardedMixed, mixed_of, stored
+from dpvb.data.tables.mixed import AnyMixed, Layout, Mixed, mixed_of, stored
 from dpvb.data.tables.ranged import Date
 from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.tables.schema import Schema
-from dpvb.data.units import Chunk
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice
 from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.guards.watched import Watched
@@ -75,16 +75,18 @@ class Table:
 
     Estimators accept it as X: `fit(Table(data, schema))` uses the response that the schema's target names,
     `fit(Table(data, schema), y)` uses y. Column names are public; all values, and the types of columns, are private.
-    Columns that are not in the schema are not read. Several files are read one after another in each pass, or in
-    parallel by the processes of a cluster (see `dpvb.cluster`). If the schema has a group, one pass over all files
-    brings the rows of each person together in temporary files of this user, so that all rows of a person are included.
+    Columns that are not in the schema are not read. Several files are read one after another, or in parallel by the
+    processes of a cluster (see `dpvb.cluster`). The first pass over several files, or over a stream, writes the rows as
+    numbers to a temporary file without a name, and later passes read that file; where the disk has no room for it, each
+    pass parses the data. If the schema has a group, one pass over all files brings the rows of each person together in
+    temporary files of this user, so that all rows of a person are included.
 
     Args:
         data: A pandas DataFrame; an Arrow table; a mapping of names to 1-D columns; a structured NumPy array; the path
             of a .csv, .csv.gz or .parquet file, a list of such paths, or a folder of .parquet files. Private.
         schema: Public `dpvb.Schema` of the columns; required. Default: None, which raises an error.
         file_format: "csv" or "parquet". None (default): inferred from the file name.
-        stream: Whether to read a file again in each pass, in bounded memory. None (default) or False: rows are kept in
+        stream: Whether each pass reads the rows from disk, in bounded memory. None (default) or False: rows are kept in
             memory as numbers.
         separator: Field delimiter of a CSV file. Default: ",".
         decimal: Decimal separator of a CSV file. Default: ".".
@@ -207,7 +209,7 @@ class Table:
                     "group and other row arguments out."
                 )
             if not grouped:
-                response = self._target_response(response) if labelled else None
+                response = self._target_response(response) if labelled else LOGISTIC
                 return self._sharded(response=response, labelled=labelled, **rows)
         if y is not None:
             response = LOGISTIC if response is None else response
@@ -234,8 +236,11 @@ class Table:
         shards = [
             Shard(path, partial(_design, path, self._schema, self._options, options)) for path in self._files or []
         ]
-        like = self._maker(options["fit_intercept"], options["sparse_rows"], options["max_row_norm"])(self._nothing())
-        return ShardedDesign(shards, like, unit="row")
+        rows = {name: options[name] for name in ("fit_intercept", "sparse_rows", "max_row_norm")}
+        make = partial(self._maker(**rows), response=options["response"])
+        designs = partial(self._designs, make, None, None, None, {}, options["labelled"])
+        whole = self._source(lambda: (make_rows(group=None) for _, make_rows in designs()), make)
+        return ShardedDesign(shards, make(self._nothing()), unit="row", whole=whole)
 
     def features(
         self, *, fit_intercept: bool = True, sparse_rows: bool = False, max_row_norm: float | None = None
@@ -245,7 +250,7 @@ class Table:
         return self._source(lambda: (make(piece.matrix) for piece in self._pieces()), make)
 
     def mixed(self, layout: Layout, *, group: Iterable[object] | None = None) -> AnyMixed:
-        """The rows of a mixture, held in memory; of several files each by itself.
+        """The rows of a mixture.
 
         Args:
             layout: how the columns are modelled; public.
@@ -260,17 +265,26 @@ class Table:
         if self._files is not None and group is not None:
             raise ParameterError("of several files the person is the schema's group: leave group out.")
         grouped = group is not None or self._schema.group is not None
-        if self._files is not None and not grouped:
-            shards = [Shard(path, partial(_mixed, path, self._schema, self._options, layout)) for path in self._files]
-            return ShardedMixed(shards, unit="row")
-        if self._held is not None or not grouped:
-            pieces = [*self._mixed_pieces(layout, None)]
-            rows = MixedRows.joined([rows for _, rows in pieces] or [layout.none])
-            own = None if self._schema.group is None else [one for persons, _ in pieces for one in persons]
-            return Mixed(rows, own if group is None else group)
-        cells = None if group is None else check_group(group, self._num_rows())
-        stored_pieces = (Piece(persons, stored(rows)) for persons, rows in self._mixed_pieces(layout, cells))
-        return ShardedMixed(Partitions(stored_pieces, stored(layout.none), mixed_of), unit="person")
+        if self._held is not None:
+            return self._held_mixed(layout, group)
+        like = stored(layout.none)
+        if grouped:
+            cells = None if group is None else check_group(group, self._num_rows())
+            by_person = (Piece(persons, stored(rows)) for persons, rows in self._mixed_pieces(layout, cells))
+            return Sharded(Partitions(by_person, like, mixed_of), unit="person")
+        pieces = ParsedOnce(lambda: (stored(rows) for _, rows in self._mixed_pieces(layout, None)), like)
+        whole = Streamed[Mixed](pieces, mixed_of, Mixed(layout.none))
+        if self._files is None:
+            return whole
+        shards = [Shard(path, partial(_mixed, path, self._schema, self._options, layout)) for path in self._files]
+        return Sharded(shards, unit="row", whole=whole)
+
+    def _held_mixed(self, layout: Layout, group: Iterable[object] | None) -> Mixed:
+        """The rows of a mixture, held in memory."""
+        pieces = [*self._mixed_pieces(layout, None)]
+        rows = MixedRows.joined([rows for _, rows in pieces] or [layout.none])
+        own = None if self._schema.group is None else [one for persons, _ in pieces for one in persons]
+        return Mixed(rows, own if group is None else group)
 
     def _mixed_pieces(self, layout: Layout, group: Any) -> Iterator[tuple[Any, MixedRows]]:
         """Rows piece by piece, and the person of each: of a group, or the piece's own."""
@@ -282,10 +296,11 @@ class Table:
             start = stop
 
     def _source(self, designs: Callable[[], Iterator[Design]], make: Callable[..., Design]) -> Design | StreamedDesign:
-        """One design of all rows where they are held; otherwise one that reads them anew at each pass."""
+        """One design of all rows where they are held; otherwise one that reads them from disk at each pass."""
         if self._held is not None:
             return next(designs())
-        return StreamedDesign(designs, self._num_rows, make(self._nothing()))
+        like = make(self._nothing())
+        return StreamedDesign(ParsedOnce(lambda: (design.stored() for design in designs()), like.stored()), like)
 
     def _maker(
         self, fit_intercept: bool, sparse_rows: bool, max_row_norm: float | None = None
@@ -354,49 +369,21 @@ class Table:
         return self._count
 
 
-class StreamedDesign:
-    """Rows of a regression that are read anew at each pass; each row is a privacy unit."""
+class StreamedDesign(Streamed[Design]):
+    """Rows of a regression that are read from disk at each pass; each row is a privacy unit."""
 
-    unit: Literal["row"] = "row"
-
-    def __init__(self, designs: Callable[[], Iterator[Design]], count: Callable[[], int], like: Design) -> None:
-        """Take a function that reads the rows in pieces, one that counts them, and a design of no rows like them."""
-        self._pieces = designs
-        self._like = like
-        self._num_rows = count
+    def __init__(self, pieces: ParsedOnce, like: Design) -> None:
+        """Take rows that `Design.stored` gave, and a design of no rows with the same public arguments."""
+        super().__init__(pieces, like.restored, like, Design.first_open(like))
         self.width, self.intercept, self.max_row_norm = like.width, like.intercept, like.max_row_norm
-
-    def __repr__(self) -> str:
-        return f"StreamedDesign(width={self.width}, unit={self.unit!r})"
-
-    def count(self) -> int:
-        """Return the number of rows, by one pass at the first call; private under add/remove."""
-        return self._num_rows()
-
-    def chunks(self) -> Iterator[Chunk[DesignRows]] | Iterator[Chunk[SparseDesignRows]]:
-        """Yield all rows once."""
-        for design in self._designs():
-            yield from design.chunks()
-
-    def parts(self, number: int) -> list[Design]:
-        """The same rows in order, read once and held, as the pieces in which they are read."""
-        return list(self._designs())
-
-    def _designs(self) -> Iterator[Design]:
-        """At least one: a table without rows is a design without rows."""
-        design = None
-        for design in self._pieces():
-            yield design
-        if design is None:
-            yield self._like
 
 
 class ShardedDesign(Sharded[DesignRows | SparseDesignRows]):
     """Rows of a regression in several files."""
 
-    def __init__(self, shards: Sequence[Shard], like: Design, *, unit: str) -> None:
-        """Take files, a design with the same columns, and what one privacy unit is."""
-        super().__init__(shards, unit=unit)
+    def __init__(self, shards: Sequence[Shard], like: Design, **facts: Any) -> None:
+        """Take files, a design with the same columns, and what `Sharded` takes."""
+        super().__init__(shards, **facts, first=Design.first_open(like))
         self.width, self.intercept, self.max_row_norm = like.width, like.intercept, like.max_row_norm
 
 
@@ -431,7 +418,8 @@ def _design(path: Path, schema: Schema, own: Mapping[str, Any], options: Mapping
 
 def _mixed(path: Path, schema: Schema, own: Mapping[str, Any], layout: Layout) -> AnyMixed:
     """One of several files as rows of a mixture."""
-    return Table(path, schema, **{**own, "stream": True}).mixed(layout)
+    table = Table(path, schema, **{**own, "stream": True})  # It would hold the rows as features, which are not read.
+    return table.mixed(layout) if own["stream"] else table._held_mixed(layout, None)
 
 
 def _encode(piece: Records, schema: Schema) -> _Encoded:
