@@ -22,7 +22,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from scipy.special import betainc, pdtr
@@ -64,20 +63,6 @@ def clipped_variance(mean_n: Floats, r: Floats | float, clip: Floats | float) ->
     return np.maximum(twice_n + once_n + clip**2 * beyond_n - (once_n + clip * beyond_n) ** 2, 0.0)
 
 
-class CountScores(NamedTuple):
-    """Scores of rows of counts, as a part of the largest; (n,) each.
-
-    Attributes:
-        residual_n: residual over c.
-        share_n: minus its derivative in expectation, over the largest of a row.
-        std: returns their standard deviations in the model.
-    """
-
-    residual_n: Floats
-    share_n: Floats
-    std: Callable[[], Floats]
-
-
 @dataclass(frozen=True)
 class ClippedCounts:
     """The score of counts of a dispersion; every field is public.
@@ -107,17 +92,12 @@ class ClippedCounts:
         """Curvature at a log mean."""
         return float(self._curvature(np.array([math.exp(psi)]))[0])
 
-    def rows(self, psi_n: Floats, y_n: Floats) -> CountScores:
-        """Scores of rows at their ψ."""
-        mean_n = np.exp(np.minimum(psi_n, _FAR))
-        expected_n, slope_n = clipped(mean_n, self.r, self.clip)
+    def rows(self, psi_n: Floats, y_n: Floats) -> tuple[Floats, Floats]:
+        """Return minus the expected derivative of residuals over its largest, and residuals over c, (n,) each."""
+        expected_n, slope_n = clipped(np.exp(np.minimum(psi_n, _FAR)), self.r, self.clip)
         weight_n = self._weight(expected_n)
-
-        def std() -> Floats:
-            return weight_n * np.sqrt(clipped_variance(mean_n, self.r, self.clip)) / self.unit
-
         share_n = np.minimum(weight_n * slope_n / self.steepest, 1.0)
-        return CountScores(weight_n * (np.minimum(y_n, self.clip) - expected_n) / self.unit, share_n, std)
+        return share_n, weight_n * (np.minimum(y_n, self.clip) - expected_n) / self.unit
 
     def spread(self, psi_k: Floats, share_k: Floats) -> float:
         """Variance of residuals in the model over their curvature, for rows with so many shares of log means."""
@@ -165,6 +145,7 @@ class CountHistogram:
     Attributes:
         mean_g, r_g: the grid.
         share_g: probability of each point.
+        number: number of rows, as the histogram counts them: each person once.
         seen_k: counts that stand out of the noise, over the number of rows.
         lower_k: the bins.
     """
@@ -172,6 +153,7 @@ class CountHistogram:
     mean_g: Floats
     r_g: Floats
     share_g: Floats
+    number: float
     seen_k: Floats
     lower_k: Floats
 
@@ -188,11 +170,17 @@ class CountHistogram:
         below_gk = _below(lower_k[1:] - 1.0, mean_g[:, None], r_g[:, None], 0)
         share_gk = np.diff(below_gk, axis=1, prepend=0.0, append=1.0)
         variance_gk = sd**2 + number * share_gk + 1.0
-        log_fit_g = -0.5 * np.sum((total_k - number * share_gk) ** 2 / variance_gk + np.log(variance_gk), axis=1)
+        # The number that fits each distribution best: the histogram has each person once, `number` may be of rows.
+        number_g = np.sum(total_k * share_gk / variance_gk, axis=1) / np.sum(share_gk**2 / variance_gk, axis=1)
+        number_g = np.clip(number_g, 1.0, number + sd)
+        away_gk = total_k - number_g[:, None] * share_gk
+        log_fit_g = -0.5 * np.sum(away_gk**2 / variance_gk + np.log(variance_gk), axis=1)
         log_fit_g -= 0.5 * (np.log(r_g) / tuned.DISPERSION_STD) ** 2
         share_g = np.exp(log_fit_g - log_fit_g.max())
-        seen_k = np.where(total_k > tuned.SEEN_STD * sd, total_k, 0.0) / number
-        return cls(mean_g, r_g, share_g / share_g.sum(), seen_k, lower_k)
+        share_g /= share_g.sum()
+        own = float(share_g @ number_g)
+        seen_k = np.where(total_k > tuned.SEEN_STD * sd, total_k, 0.0) / own
+        return cls(mean_g, r_g, share_g, own, seen_k, lower_k)
 
     def log_mean(self) -> tuple[float, float]:
         """Posterior mean and standard deviation of the log mean."""

@@ -33,7 +33,7 @@ the score of the weights, and the last release once more at the mean of the weig
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
@@ -53,7 +53,7 @@ from dpvb.models.regression.curvature_then_scores import CurvatureThenScores, Re
 from dpvb.models.regression.descent import Average
 from dpvb.models.regression.likelihood import LEAST_RATE, Likelihood, log_odds
 from dpvb.models.regression.moments import RowMoments, Tracked
-from dpvb.models.regression.persons import Expected, averaged, filled, weighted
+from dpvb.models.regression.persons import averaged, filled
 from dpvb.models.regression.ridge import WeightPosterior
 from dpvb.models.regression.scaling import Scaling
 from dpvb.rows import DesignRows
@@ -263,10 +263,14 @@ class FirstOrder(CurvatureThenScores):
 
     def _filled(self, sums: Contributions, batch: DesignRows, form: Contribution, bound: float) -> Contributions:
         forms = [(form, bound)]
+        if self.likelihood.is_count:
+            # A histogram that is clipped would have other shares, and is read with a number of rows of its own.
+            of_counts = {name: form for name, form in sums.items() if name == "count"}
+            others = {name: form for name, form in sums.items() if name != "count"}
+            return {**averaged(of_counts, batch), **filled(others, batch, forms)}
         if batch.offset_n is not None:
             # Offsets are features. A sum of their shares that is clipped would make the base rate too low.
-            shares, most = self._base_counts(batch)[:, -1:], 1.0 if self.likelihood.is_count else self.likelihood.max_y
-            forms.append((Rows(shares), most))
+            forms.append((Rows(self._base_counts(batch)[:, -1:]), self.likelihood.max_y))
         return filled(sums, batch, forms)
 
     def _sizes(self, batch: DesignRows) -> Floats:
@@ -283,20 +287,20 @@ class FirstOrder(CurvatureThenScores):
         return bins_nk if batch.offset_n is None else np.column_stack([bins_nk, self.likelihood.share(batch.offset_n)])
 
     def _at_step(self, q: FirstOrderState, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
-        psi_n, share_n, residual_n, expects = self._at(q, batch, rows, weight_n, q.point_e)
+        psi_n, share_n, residual_n = self._at(q, batch, rows, q.point_e)
         trace_n = (weight_n * rows.length_n) ** 2
         score, variance = ScaledRows(rows, weight_n * residual_n), Rows((share_n * trace_n)[:, None])
         return {
-            **self._weighted({"score": score, "variance": variance}, batch, expects),
+            **averaged({"score": score, "variance": variance}, batch),
             **self._of_dispersion("dispersion", q, batch, rows, psi_n),
         }
 
     def _at_end(self, q: FirstOrderState, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
-        psi_n, share_n, residual_n, expects = self._at(q, batch, rows, weight_n, q.mean.point_d)
+        psi_n, share_n, residual_n = self._at(q, batch, rows, q.mean.point_d)
         gram = Gram(rows.x_nd, 0.25 * share_n * weight_n**2)
         robust = self._robust_scores(q, rows, weight_n * residual_n)
         return {
-            **self._weighted({"curvature_at_mean": gram, **robust}, batch, expects),
+            **averaged({"curvature_at_mean": gram, **robust}, batch),
             **self._of_dispersion("dispersion_at_mean", q, batch, rows, psi_n),
         }
 
@@ -306,30 +310,16 @@ class FirstOrder(CurvatureThenScores):
         return ClippedCounts(likelihood.r, q.clip, q.typical) if likelihood.is_count else likelihood
 
     def _at(
-        self, q: FirstOrderState, batch: DesignRows, rows: MeasuredRows, weight_n: Floats, weights_e: Floats
-    ) -> tuple[Floats, Floats, Floats, Callable[[], Expected] | None]:
-        """Each row's ψ at some weights, its curvature over the largest of a row of size 1, and its residual.
-
-        Last come the expected scores of the model, by which persons are weighted; None: they add their means.
-        """
+        self, q: FirstOrderState, batch: DesignRows, rows: MeasuredRows, weights_e: Floats
+    ) -> tuple[Floats, Floats, Floats]:
+        """Each row's ψ at some weights, its curvature over the largest of a row of size 1, and its residual."""
         psi_n = row_sums(rows.x_nd, q.moments.scale_e * weights_e)
         psi_n = psi_n if batch.offset_n is None else psi_n + batch.offset_n
         scores = self._scores(q)
-        if isinstance(scores, Likelihood):
-            share_n = scores.curvature(psi_n, self._sizes(batch))
-            return psi_n, share_n, scores.residual(psi_n, batch.y_n, batch.trials_n), None
-        found = scores.rows(psi_n, batch.y_n)
-
-        def expects() -> Expected:
-            return Expected(ScaledRows(rows, weight_n * found.std()), found.share_n, self.blocks["score"].bound)
-
-        return psi_n, found.share_n, found.residual_n, expects
-
-    def _weighted(
-        self, scores: Contributions, batch: DesignRows, expects: Callable[[], Expected] | None
-    ) -> Contributions:
-        """Scores of persons, or their curvature."""
-        return averaged(scores, batch) if expects is None else weighted(scores, batch, expects)
+        if isinstance(scores, ClippedCounts):
+            return psi_n, *scores.rows(psi_n, batch.y_n)
+        share_n = scores.curvature(psi_n, self._sizes(batch))
+        return psi_n, share_n, scores.residual(psi_n, batch.y_n, batch.trials_n)
 
     def _of_dispersion(
         self, name: str, q: FirstOrderState, batch: DesignRows, rows: MeasuredRows, psi_n: Floats
@@ -367,8 +357,8 @@ class FirstOrder(CurvatureThenScores):
         scaling, moments = self._coordinates(s, q)
         number, sd, shares = moments.number, s.noise_std("count"), s.noisy("count")[1:].tolist()
         if self.likelihood.is_count:
-            marginal, shares = self._histogram(s, number), shares[len(self._lower_k) - 1 :]
-            (base, spread), q = marginal.log_mean(), self._clipped(s, q, marginal, number)
+            read, shares = self._histogram(s, number), shares[len(self._lower_k) - 1 :]
+            (base, spread), q, number = read.log_mean(), self._clipped(s, q, read, number), read.number
         else:
             base, spread = log_odds(float(s.noisy("count")[0]), sd, number)
             shares, sd = [one / self.likelihood.most for one in shares], sd / self.likelihood.most
@@ -388,16 +378,16 @@ class FirstOrder(CurvatureThenScores):
         point_e = start_e + ridge.mean_of(earlier, readings.prior(scaling.width_d, (tuned.TAU_MEDIAN,)))
         return replace(start, point_e=point_e, last_e=point_e)
 
-    def _clipped(self, s: Estimate, q: FirstOrderState, marginal: CountHistogram, number: float) -> FirstOrderState:
+    def _clipped(self, s: Estimate, q: FirstOrderState, read: CountHistogram, number: float) -> FirstOrderState:
         """With the point at which counts are clipped, and the start of a dispersion."""
         if self.likelihood.learns_dispersion:
-            q = replace(q, dispersion=replace(q.dispersion, log_r=marginal.log_r()))
+            q = replace(q, dispersion=replace(q.dispersion, log_r=read.log_r()))
         sd = math.sqrt(tuned.CURVATURE_BUDGET / self._score_budget) * s.noise_std("curvature")
         most = self.likelihood.max_count
         if sd == 0:
             return replace(q, clip=most)
-        r, typical = self.likelihood.at(q.dispersion.r).r, math.exp(marginal.log_mean()[0])
-        clip = marginal.best_clip(most, number / sd, lambda clip: ClippedCounts(r, clip, typical).unit)
+        r, typical = self.likelihood.at(q.dispersion.r).r, math.exp(read.log_mean()[0])
+        clip = read.best_clip(most, number / sd, lambda clip: ClippedCounts(r, clip, typical).unit)
         return replace(q, clip=clip, typical=typical)
 
     def m_step(self, s: Estimate, q: FirstOrderState) -> FirstOrderState:

@@ -6,7 +6,7 @@ depends on features and public numbers only, and with which almost no sum is cli
 
     sums                  V = 1/m: a person counts as the mean of their rows
     sums before the path  V = max(1/m, min(1, C / ‖Σ_j t_j‖)), t_j a sum of features only with its bound C
-    scores of counts      W = max(1/m, min(1, C / (k e), 1 / (m max_j c_j)))
+    counts, diagonal      W = max(1/m, min(1, C / (k e), 1 / (m max_j c_j)))
                           a_j = v_j w_j x̃_j √h_j,     e² = (1 - ρ) Σ_j ‖a_j‖² + ρ ‖Σ_j a_j‖²
     all other scores      W = V
 
@@ -23,9 +23,9 @@ of such standard deviations below the bound. The last term limits the curvature 
 by a working correlation: Liang & Zeger (1986). If m is 1, both weights are 1.
 
 With W = 1/m no score is ever clipped, and the variance of scores is at most their curvature, whatever the correlation
-of a person's rows. So intervals include this correlation. Residuals of counts are far below their bound, so that
-W = 1/m would multiply the noise. A residual of a label reaches its bound: if labels are rare, a sum of two would be
-clipped, and W would bias coefficients.
+of a person's rows. So intervals include this correlation. With a diagonal covariance the bound of counts is max_count,
+and residuals are far below it, so that W = 1/m would multiply the noise. Other residuals reach their bounds: if labels
+are rare, a sum of two would be clipped, and W would bias coefficients.
 """
 
 from __future__ import annotations
