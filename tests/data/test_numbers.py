@@ -188,7 +188,7 @@ def test_numbers_stay_within_their_public_bounds_point_by_point() -> None:
     ("call", "error", "words"),
     [
         (lambda: PLANE.sequences("1"), DataFormatError, "X must hold sequences, got str"),
-        (lambda: PLANE.sequences(np.zeros((2, 2))), DataFormatError, "X must hold sequences, got ndarray"),
+        (lambda: PLANE.sequences(np.array(1.0)), DataFormatError, "X must hold sequences, got float"),
         (lambda: PLANE.sequences(np.ma.zeros((2, 2, 2))), DataFormatError, "masked array"),
         (lambda: PLANE.sequences(np.zeros((2, 3)), [2]), DataFormatError, "X must have 2 columns, got 3"),
         (

@@ -51,6 +51,8 @@ CALLS: dict[str, Callable[[Any], object]] = {
         X, np.ones(N), exposure=exposure
     ),
     "trials": lambda trials: dpvb.BinomialRegression(**ROWS, max_trials=2).fit(X, np.ones(N), trials),
+    "symbols": lambda column: dpvb.MarkovChain(symbols=["x", "y"], **BUDGET).fit(column),
+    "points": lambda column: dpvb.LinearDynamicalSystem(1, columns=2, low=-1, high=1, **BUDGET).fit(column),
     "values": lambda values: dpvb.private_range(values, low=-1, high=1, **BUDGET),
 }
 

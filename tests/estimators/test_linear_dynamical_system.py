@@ -226,11 +226,10 @@ def test_a_file_holds_the_system_and_no_other(fitted: dpvb.LinearDynamicalSystem
         ({"low": None, "high": None}, {}, ParameterError, "low and high or max_row_norm"),
         ({"high": None}, {}, ParameterError, "high must be"),
         ({"columns": 3}, {}, ParameterError, "low must be a number or 3"),
-        ({"columns": 3, "low": 0.0, "high": 1.0}, {}, DataFormatError, "X must hold sequences"),
         ({"n_states": 11}, {}, ParameterError, "n_states must be at most 10"),
         ({"window": 1}, {}, ParameterError, "window"),
         ({}, {"X": Events({"person": [1], "x": [1], "y": [2]}, values="x,y"), "y": [1]}, ParameterError, "with events"),
-        ({}, {"X": np.zeros((3, 2))}, DataFormatError, "X must hold sequences"),
+        ({}, {"X": np.array(1.0)}, DataFormatError, "X must hold sequences"),
     ],
 )
 def test_a_public_mistake_is_refused_before_anything_is_spent(

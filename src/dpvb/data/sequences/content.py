@@ -109,7 +109,7 @@ class Content(ABC, Generic[Rows]):
             lengths: the number of places of each sequence; private but for their number and sum.
 
         Raises:
-            DataFormatError: none of these forms, or lengths that are not those of the data.
+            DataFormatError: not a list, array or column, or lengths that are not those of the data.
         """
         if isinstance(data, np.ma.MaskedArray):
             raise DataFormatError("A masked array is not read; fill it with values that count as missing first.")
@@ -120,8 +120,10 @@ class Content(ABC, Generic[Rows]):
             number, length, *shape = data.shape
             indptr = np.arange(number + 1, dtype=np.int64) * length
             return self.made(indptr, self.encoded(data.reshape(number * length, *shape)))
-        is_flat = isinstance(data, np.ndarray) and data.dtype.kind != "O"
-        if is_flat or not (isinstance(data, (list, tuple)) or is_column(data)):
+        if isinstance(data, np.ndarray):
+            # Its type and its dimensions may hang on one cell: an array of another form is read as the list it is.
+            data = data.tolist()
+        if not (isinstance(data, (list, tuple)) or is_column(data)):
             way_out = _WAY_OUT.format(self.things, self.things)
             raise DataFormatError(f"X must hold sequences, got {type(data).__name__}. {way_out}")
         if type(data).__module__.startswith("pyarrow."):
