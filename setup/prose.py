@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[1]
 WORDS = "words, pages in docs"
 #: Largest numbers allowed. A commit that lowers a count lowers its limit, but that of words: pages may grow up to it.
 LIMITS = {
-    WORDS: 47_100,
+    WORDS: 47_000,
     "banned phrases, pages": 3,
-    "banned phrases, docstrings and messages": 16,
+    "banned phrases, docstrings and messages": 15,
     "banned phrases, comments": 0,
     "sentences above 30 words, user pages": 0,
     "sentences above 35 words, pages": 3,

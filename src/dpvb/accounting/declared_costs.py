@@ -70,6 +70,11 @@ class LaplaceNoise:
 
     Raises:
         ParameterError: for a value outside its range.
+
+    Examples:
+        >>> from dpvb.accounting import LaplaceNoise
+        >>> LaplaceNoise(noise_multiplier=5.0, neighboring_relation="add_or_remove_one").added_delta
+        0.0
     """
 
     noise_multiplier: float
@@ -130,6 +135,11 @@ class StatedGuarantee:
 
     Raises:
         ParameterError: for a value outside its range.
+
+    Examples:
+        >>> from dpvb.accounting import StatedGuarantee
+        >>> StatedGuarantee(0.1, 1e-9, "add_or_remove_one").added_delta
+        1e-09
     """
 
     stated_epsilon: float

@@ -62,6 +62,12 @@ class Event:
         added_delta: chance, in [0, 1), that one such release shows what its noise does not cover; it adds to delta.
 
     All are public. Raises ParameterError for a value outside its range.
+
+    Examples:
+        >>> from dpvb.accounting import Event, epsilon_of
+        >>> steps = Event("poisson", sampling_prob=0.05, noise_multiplier=2.0, n_steps=20)
+        >>> round(epsilon_of([steps], delta=1e-6, neighboring_relation="add_or_remove_one"), 2)
+        0.62
     """
 
     sampler: Sampler

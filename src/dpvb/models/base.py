@@ -24,6 +24,9 @@ class Model(model.Model[Any, Any], ABC):
     field may declare a narrower domain (`dpvb.guards.domains`). It defines `blocks`, `init` and `e_step`, and `m_step`,
     `started` or `finished` for the phases of its blocks.
 
+    A fit fills in fields `columns`, `units` and `classes` that are (): the names of the features, the step of each of
+    them for one unit of its column, and the labels of the response. Rows have no constant for an intercept.
+
     The methods from `figures` on are optional: `dpvb.PrivateModel` offers those that a model defines. They get only
     released and public values, except `score`, which gets rows.
 

@@ -39,6 +39,12 @@ class BagOfWords(Held):
 
     With `group`, the rows of one person are brought together (a stable sort) and the person is the privacy
     unit. Rows whose person is not known (see `spelling.identity`) are left out.
+
+    Examples:
+        >>> import numpy as np
+        >>> from dpvb.data import BagOfWords
+        >>> BagOfWords(np.array([[1, 0], [0, 2]]), vocabulary=["sea", "sun"]).width
+        2
     """
 
     row = "document"

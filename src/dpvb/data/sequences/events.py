@@ -178,6 +178,14 @@ class Events:
     Raises:
         DataFormatError: none of these forms, or a column that is missing.
         ParameterError: for a parameter outside its range.
+
+    Examples:
+        >>> import dpvb
+        >>> from dpvb.data import Events
+        >>> table = {"person": [1, 1, 2] * 500, "time": [1, 2, 1] * 500, "symbol": ["a", "b", "a"] * 500}
+        >>> chain = dpvb.MarkovChain(symbols=["a", "b"], epsilon=1.0, delta=1e-6).fit(Events(table, time="time"))
+        >>> chain.privacy_.unit
+        'person'
     """
 
     data: Any

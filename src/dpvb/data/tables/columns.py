@@ -47,6 +47,11 @@ class Binary:
 
     Raises:
         ParameterError: for a field outside its range.
+
+    Examples:
+        >>> from dpvb.data import Binary
+        >>> Binary("smoker", ("no", "yes")).labels
+        ['no', 'yes']
     """
 
     name: str
@@ -121,6 +126,11 @@ class Categorical:
 
     Raises:
         ParameterError: no categories, one twice, or a reference that is none of them.
+
+    Examples:
+        >>> from dpvb.data import Categorical
+        >>> Categorical("work", ("state", "own")).names
+        ('work=state', 'work=own', 'work=<other>', 'work=<missing>')
     """
 
     name: str
@@ -206,6 +216,11 @@ class Interaction:
 
     Raises:
         ParameterError: for names that are not texts, or equal.
+
+    Examples:
+        >>> from dpvb.data import Interaction
+        >>> Interaction("smoker", "age").name
+        'smoker:age'
     """
 
     first: str

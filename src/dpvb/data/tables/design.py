@@ -54,6 +54,13 @@ class Design(Held):
 
     A delivered row is (c0, f·x): x the given features, f = min(1/max_row_norm, √(1-c0²)/‖x‖). So the posterior's
     weights belong to x/max_row_norm, and to the constant c0.
+
+    Examples:
+        >>> import numpy as np
+        >>> from dpvb.data import Design
+        >>> rows = Design(np.eye(3), [0, 1, 1], max_row_norm=1.0)
+        >>> rows.unit, rows.width
+        ('row', 3)
     """
 
     def __init__(

@@ -206,6 +206,11 @@ class Numeric(Ranged):
 
     Raises:
         ParameterError: a missing bound, or a field outside its range.
+
+    Examples:
+        >>> from dpvb.data import Numeric
+        >>> Numeric("income", low=0, high=500_000, transform="log1p").kind
+        'numeric'
     """
 
     name: str
@@ -266,6 +271,11 @@ class Date(Ranged):
 
     Raises:
         ParameterError: a missing bound, a value that is not a date, or a field outside its range.
+
+    Examples:
+        >>> from dpvb.data import Date
+        >>> Date("admitted", low="2015-01-01", high="2025-12-31").width
+        1
     """
 
     name: str
@@ -326,6 +336,11 @@ class Spline(Ranged):
 
     Raises:
         ParameterError: a missing bound, or a field outside its range.
+
+    Examples:
+        >>> from dpvb.data import Spline
+        >>> Spline("age", knots=(30, 50, 70), low=18, high=90).names
+        ('age[30]', 'age[70]')
     """
 
     name: str

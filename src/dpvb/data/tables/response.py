@@ -64,6 +64,11 @@ class Response:
 
     Raises:
         ParameterError: for a field outside its range.
+
+    Examples:
+        >>> from dpvb.data import Response
+        >>> Response("poisson", max_count=20).is_count
+        True
     """
 
     kind: Kind = "logistic"

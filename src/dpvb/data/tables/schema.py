@@ -52,6 +52,11 @@ class Target:
 
     Raises:
         ParameterError: for a field outside its range.
+
+    Examples:
+        >>> from dpvb.data import Target
+        >>> Target("ill", classes=("no", "yes")).response.is_label
+        True
     """
 
     name: str
