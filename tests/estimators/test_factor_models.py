@@ -140,6 +140,18 @@ def test_persons_are_protected_whole(kind: type) -> None:
 
 
 @KINDS
+def test_a_person_counts_as_the_mean_of_their_rows(kind: type) -> None:
+    """A row that a person has several times is that row once, and a faulty row of a person is ignored."""
+    rows, exact = table(200), {"low": -4.0, "high": 4.0, "epsilon": np.inf, "delta": 1e-5}
+    once = kind(1, **exact).fit(rows)
+    person = np.repeat(np.arange(200), np.random.default_rng(3).integers(1, 6, 200))
+    several, ids = np.vstack([rows[person], np.full((1, 5), np.nan)]), np.append(person, 7)
+    again = kind(1, **exact).fit(several, group=ids)
+    # Norms are rounded up, so that a person is clipped by about 1e-5.
+    np.testing.assert_allclose(again.get_covariance(), once.get_covariance(), rtol=1e-4)
+
+
+@KINDS
 def test_a_ledger_counts_and_a_folder_goes_on(kind: type, tmp_path: Path) -> None:
     """Stopped after each of the three releases; the same call ends it, and is charged once."""
     ledger = dpvb.Ledger(tmp_path / "l.db")

@@ -44,7 +44,7 @@ ADVERSARIAL = np.vstack([np.eye(D), -np.eye(D), np.full((1, D), D**-0.5), np.zer
     "np.ascontiguousarray((y_nd - q.mean_d) / q.scale_d)\n            length_n = upper_norms(y_nd)",
 )
 @kills("norms", "the constant beside a row leaves no room for it")
-@edit("models/factors/three_releases.py", "Rows(_beside(_C, _REST * y_nd))", "Rows(_beside(_C, y_nd))")
+@edit("models/factors/three_releases.py", "_beside(_C, _REST * y_nd)", "_beside(_C, y_nd)")
 @kills("norms", "rows of a factor model are not shortened to the radius")
 @edit(
     "models/factors/three_releases.py",

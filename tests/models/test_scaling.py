@@ -91,6 +91,22 @@ def test_spreads_are_read_as_they_are_without_noise_and_from_below_with_it() -> 
     assert (widths[2] > widths[1]).all()
 
 
+def test_a_centre_at_a_spike_does_not_hide_the_spread() -> None:
+    """90 % of rows at the end of a range: noise takes the mean to that end, where most roots are 0."""
+    rng = np.random.default_rng(6)
+    u_n = np.where(rng.random(40_000) < 0.9, 0.0, rng.uniform(0.0, 0.1, 40_000))
+    declared = Declared(np.zeros(2), np.array([0.0, 1.0]), np.ones(2))
+    sd = 0.004 * len(u_n)
+    for total in (-sd, 0.0, float(u_n.sum())):
+        centred = Scaling.start(declared)._centred(declared, np.array([len(u_n), total]), sd)
+        assert 0.004 <= centred.mean_d[1] <= 0.02
+        roots_j = declared.roots(u_n[:, None], centred.mean_d).sum(axis=0)
+        scaling = centred._scaled(declared, roots_j, sd, COLUMN)
+        spread = declared.size(COLUMN) / scaling.factor_d[1]
+        # With û = 0 it would be .0007.
+        assert 0.2 < spread / u_n.std() < 1.0
+
+
 def test_the_map_goes_back() -> None:
     rng = np.random.default_rng(4)
     _, q = somewhere(rng)

@@ -267,7 +267,7 @@ class ChainModel(SequenceModel[Windowed, Q]):
         return (
             f"{above}\nclip_norm={self._model().clip_norm:g} clipped {self._shortened:.0%} of the "
             f"{self.privacy_.unit}s. The correction of this bias assumes one sequence per person, the same "
-            "transition probabilities for all, and lengths independent of the symbols. If people differ, part of the "
+            "transition probabilities for all, and lengths independent of the symbols. Otherwise part of the "
             f"bias remains, and intervals are too short. With clip_norm=None, here {most:.3g}, no person with one "
             "sequence is clipped."
         )

@@ -17,6 +17,9 @@ z                (y - m)/s, clipped to the radius R = q.radius
 f fᵀ             "gram": f = (c', √(1-c'²) z/R), so that ‖ffᵀ‖ = ‖f‖² ≤ 1
 S, sd            q.second_dd, q.noise: second moments of z about their mean, noise std of the diagonal
 ===============  =================================================================================
+
+A person with several rows adds their mean to each sum. A sum of rows would be longer than the bound of one row, and
+clipped: rows far from the mean most, so that variances would be too small.
 """
 
 from __future__ import annotations
@@ -118,16 +121,18 @@ class ThreeReleases(Model["SecondMoments", DesignRows]):
 
     def e_step(self, q: SecondMoments, batch: DesignRows, blocks: Mapping[str, Block]) -> Contributions:
         """Contribution of every row to the requested blocks."""
-        y_nd = self.placed(batch.x_nd)
+        y_nd, part_n = self.placed(batch.x_nd), _parts(batch)
         if "moments" in blocks:
-            return {"moments": Rows(_beside(_C, _REST * y_nd)), "squares": Rows(y_nd * y_nd)}
+            part_n1 = part_n[:, None]
+            return {"moments": Rows(part_n1 * _beside(_C, _REST * y_nd)), "squares": Rows(part_n1 * y_nd * y_nd)}
         with np.errstate(over="ignore", invalid="ignore"):
             z_nd = np.ascontiguousarray((y_nd - q.mean_d) / q.scale_d)
             length_n = upper_norms(z_nd)
             if "length" in blocks:
-                return {"length": Rows(lengths_in_bins(length_n, length_edges(q.mean_d, q.scale_d)))}
+                edges = length_edges(q.mean_d, q.scale_d)
+                return {"length": Rows(part_n[:, None] * lengths_in_bins(length_n, edges))}
             z_nd *= (1.0 / np.maximum(length_n, q.radius))[:, None]
-        return {"gram": Gram(_beside(_C_GRAM, _REST_GRAM * z_nd), np.ones(len(z_nd)))}
+        return {"gram": Gram(_beside(_C_GRAM, _REST_GRAM * z_nd), part_n)}
 
     def placed(self, x_nd: Floats) -> Floats:
         """Rows in units of y, each entry by itself."""
@@ -169,6 +174,14 @@ class ThreeReleases(Model["SecondMoments", DesignRows]):
         mean_d = q.mean_d + q.scale_d * shift_d
         noise = back * unit * q.radius / _REST_GRAM * sd
         return replace(q, mean_d=mean_d, second_dd=second_dd, noise=noise, count=count)
+
+
+def _parts(batch: DesignRows) -> Floats:
+    """Weight of each row: 1 over the number of finite rows of its person, (n,)."""
+    if batch.person_n is None:
+        return np.ones_like(batch.y_n)
+    number_i = np.bincount(batch.person_n, np.isfinite(batch.x_nd).all(axis=1))
+    return np.asarray(1.0 / np.maximum(number_i, 1.0)[batch.person_n])
 
 
 def _beside(constant: float, x_nd: Floats) -> Floats:

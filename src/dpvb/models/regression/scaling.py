@@ -288,7 +288,7 @@ class Scaling:
     S has the slants of products, which are made of mean_d. Vectors are (d,), in the units of x unless it is said.
 
     Attributes:
-        mean_d: û in the units of x; 0 where a column is neither numeric nor the factor of one that is.
+        mean_d: û in the units of x; 0 if a column is neither numeric nor the factor of one that is.
         error: standard deviation of û, as a part of the range.
         number: number of rows.
         centre_d, factor_d: the map.
@@ -331,8 +331,12 @@ class Scaling:
         """With û from noisy Σ (1, u), (1 + r,), of noise std sd."""
         read_r = declared.read_r
         number, mean_d = max(float(total_r[0]), sd, 1.0), self.mean_d.copy()
-        mean_d[read_r] = declared.low_d[read_r] + declared.reach_d[read_r] * np.clip(total_r[1:] / number, 0.0, 1.0)
-        return replace(self, mean_d=mean_d, error=sd / number, number=number)
+        # Most rows of a column may be at an end of its range. With û at that end their roots would be 0, and the spread
+        # would be many times too small: û is at least its standard deviation away.
+        error = sd / number
+        end = min(error, 0.5)
+        mean_d[read_r] = declared.low_d[read_r] + declared.reach_d[read_r] * np.clip(total_r[1:] / number, end, 1 - end)
+        return replace(self, mean_d=mean_d, error=error, number=number)
 
     def _scaled(self, declared: Declared, total_j: Floats, sd: float, constant: float) -> Scaling:
         """With σ̂ from noisy Σ √|u - û|, (j,), of noise std sd; without a constant nothing is centred."""
