@@ -159,6 +159,7 @@ def test_the_package_shows_its_public_names_alone() -> None:
     assert dpvb.Schema is Schema
 
 
+@pytest.mark.filterwarnings("ignore::dpvb.errors.NotSettledWarning")  # Age separates the labels.
 def test_the_first_call_of_scikit_learns_users_with_a_table_of_their_own() -> None:
     rng = np.random.default_rng(0)
     age = rng.uniform(18, 90, 400)
