@@ -178,7 +178,7 @@ class SparseDesignRows:
 
         Args:
             function: of these rows, whatever their persons.
-            key: all that the result depends on beside the rows.
+            key: all that the result depends on in addition to the rows.
             given: arguments of the function.
         """
         for last_function, last_key, last_value in self._last:
