@@ -25,6 +25,8 @@ from scipy import sparse
 ROOT = Path(__file__).resolve().parent.parent
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 TOKENS = 100
+# Documents of a streamed file.
+FILE = 5_000
 
 
 class Axis(NamedTuple):
@@ -40,7 +42,7 @@ class Axis(NamedTuple):
 #: Limits hold in `make test-slow`: those of rows and units only.
 AXES = {
     "lda_rows": Axis("LDA, documents in memory (V 10,000, K 50)", (20_000, 60_000, 180_000), (5_000, 20_000), 1.1, 1.1),
-    "lda_streamed": Axis("LDA, documents in streamed files", (20_000, 60_000, 180_000), (5_000, 20_000), 1.1, 0.1),
+    "lda_streamed": Axis("LDA, documents in streamed files", (20_000, 60_000, 180_000), (10_000, 40_000), 1.1, 0.1),
     "lda_terms": Axis("LDA, words (K 50, 5,000 documents)", (10_000, 30_000, 100_000), (3_000, 10_000)),
     "lda_topics": Axis("LDA, topics (V 10,000, 5,000 documents)", (15, 50, 150), (15, 50)),
     "logistic_rows": Axis("Logistic, rows (20 columns)", (30_000, 100_000, 300_000), (10_000, 40_000), 1.1, 1.1),
@@ -86,8 +88,8 @@ def task(axis: str, size: int, folder: str) -> Callable[[], object]:
         total = np.zeros(size, np.int64)
         return lambda: InsecureNoise(0).gaussian(1e9, total, step=0, block="b", plan_digest=b"")
     if axis == "lda_streamed":
-        for part in range(10):
-            sparse.save_npz(f"{folder}/{part}.npz", documents(size // 10, 10_000))
+        for part in range(size // FILE):  # One file at a time is in memory.
+            sparse.save_npz(f"{folder}/{part}.npz", documents(FILE, 10_000))
         return lambda: dpvb.LDA(50, **BUDGET, **steps).fit(dpvb.data.open_documents(folder))
     if family == "lda":
         terms, topics = (size if grows == name else usual for name, usual in (("terms", 10_000), ("topics", 50)))

@@ -168,8 +168,29 @@ class SparseDesignRows:
     person_n: Ints | None = None
 
     def of_persons(self, unit_of_row: Ints) -> SparseDesignRows:
-        """The same rows with their persons."""
-        return replace(self, person_n=unit_of_row)
+        """The same rows with their persons, and with what was derived from them."""
+        rows = replace(self, person_n=unit_of_row)
+        vars(rows)["_last"] = self._last
+        return rows
+
+    def derived(self, function: Callable[..., Derived], key: Floats, *given: object) -> Derived:
+        """Return function(rows, *given), which is calculated again only if it or the key differs from the last call's.
+
+        Args:
+            function: of these rows, whatever their persons.
+            key: all that the result depends on in addition to the rows.
+            given: arguments of the function.
+        """
+        for last_function, last_key, last_value in self._last:
+            if last_function is function and np.array_equal(last_key, key):
+                return last_value  # type: ignore[no-any-return]
+        fresh = function(self, *given)
+        self._last[:] = [(function, key.copy(), fresh)]
+        return fresh
+
+    @cached_property
+    def _last(self) -> list[tuple[Callable[..., Any], Floats, Any]]:
+        return []  # As in `DesignRows`.
 
     def matrix(self, width: int) -> sparse.csr_array:
         """Features as a matrix of so many columns, (n, width)."""

@@ -600,3 +600,25 @@ def test_sparse_units_with_repeated_or_negative_places_are_dropped(places: list[
     assert np.isfinite(rows.norms()[[0, 2, 3]]).all()
     sound = SparseRows(np.array([0, 2, 4, 5, 5]), np.array([0, 1, 0, 2, 2], dtype=np.int32), np.ones(5))
     np.testing.assert_array_equal(rows.norms()[[0, 2, 3]], sound.norms()[[0, 2, 3]])
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("left_out", [False, True])
+def test_sparse_rows_with_equal_places_have_the_sum_of_their_entries_one_by_one(dense: bool, left_out: bool) -> None:
+    """A row of weight 0 is not read; rows that all have the same places are summed as a matrix."""
+    rng = np.random.default_rng(7)
+    x_nd = np.where(rng.random((6, 4)) < (1.0 if dense else 0.5), rng.standard_normal((6, 4)), 0.0)
+    weights = rng.uniform(0.1, 1.0, 6)
+    expected = np.trunc(x_nd * weights[:, None] / GRID.step).astype(np.int64)
+    if left_out:
+        weights[2], expected[2], x_nd[2, x_nd[2] != 0] = 0.0, 0, np.nan
+    indptr = np.append(0, np.cumsum((x_nd != 0).sum(axis=1)))
+    rows, out = SparseRows(indptr, np.nonzero(x_nd)[1], x_nd[x_nd != 0]), np.ones(4, dtype=np.int64)
+    rows.accumulate(weights, GRID, out)
+    np.testing.assert_array_equal(out, 1 + expected.sum(axis=0))
+
+
+def test_places_of_sparse_rows_that_do_not_increase_are_faulty_in_their_own_row() -> None:
+    indptr, places = np.array([0, 2, 4, 4, 6, 7]), np.array([1, 3, 3, 3, 2, 1, -1])
+    norms = SparseRows(indptr, places, np.ones(7)).norms()
+    np.testing.assert_array_equal(np.isfinite(norms), [True, False, True, False, False])

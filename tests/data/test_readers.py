@@ -859,8 +859,8 @@ def test_what_is_no_idx_file_is_refused(tmp_path, content):
 @kills("readers", "the size of a file decides whether documents stream")
 @edit(
     "data/documents/files.py",
-    "        return source if stream else in_memory(source)",
-    "        return source if stream or Path(path).stat().st_size > 2**14 else in_memory(source)",
+    "    if not stream:\n        return in_memory(source)",
+    "    if not (stream or path.stat().st_size > 2**14):\n        return in_memory(source)",
 )
 @kills("readers", "the order of entries decides whether documents stream")
 @edit(
@@ -886,14 +886,8 @@ def test_what_is_no_idx_file_is_refused(tmp_path, content):
 )
 @edit(
     "data/documents/files.py",
-    "    return Stream(opened.slabs, declared, vocabulary=words)",
-    "    return Stream(opened.slabs, declared, vocabulary=words), opened.ordered",
-)
-@edit(
-    "data/documents/files.py",
-    'source = _open_counts(Path(path), name, options["vocabulary"], options["width"])',
-    'source, ordered = _open_counts(Path(path), name, options["vocabulary"], options["width"])\n'
-    "        stream = stream or ordered",
+    "    if not stream:\n        return in_memory(source)",
+    "    if not (stream or opened.ordered):\n        return in_memory(source)",
 )
 def test_only_stream_decides_whether_data_stream(tmp_path):
     """Neither the size nor the order of a file does."""

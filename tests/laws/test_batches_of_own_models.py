@@ -339,7 +339,7 @@ def sources() -> dict[str, Callable[[Path], Any]]:
 
 @pytest.mark.guarantees("empty batch")
 @kills("empty batch", "a streamed table of no rows that has no chunk", "a streamed csv")
-@edit("data/tables/table.py", "        if design is None:\n            yield self._like\n", "")
+@edit("data/parsed_once.py", "        if held is None:\n            yield self._none\n", "")
 @pytest.mark.parametrize("kind", sources())
 def test_every_source_of_no_units_has_a_chunk_of_none(kind: str, tmp_path: Path) -> None:
     """And so has each of the parts that processes hold."""

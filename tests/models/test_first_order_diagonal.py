@@ -12,6 +12,7 @@ from each import each
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
+import dpvb
 from dpvb.core import loop
 from dpvb.core.model import constant
 from dpvb.core.noise import InsecureNoise
@@ -210,3 +211,20 @@ def test_bad_parameters_are_named() -> None:
     for bound in (0.0, 2.0, np.ones(4), np.nan):
         with pytest.raises(ParameterError, match="max_abs_value"):
             FirstOrderDiagonal(3, max_abs_value=bound)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_what_is_derived_once_has_the_bits_of_what_is_derived_at_each_step(
+    grouped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With numeric columns, whose map to x̂ comes from early releases, and with persons."""
+    rng = np.random.default_rng(3)
+    x_nd, y_n = rng.uniform(-1, 1, (120, 3)), rng.integers(0, 2, 120)
+    found = []
+    for kept in (0, 2**24):
+        monkeypatch.setattr("dpvb.data.tables.design._KEPT_ENTRIES", kept)
+        monkeypatch.setattr("dpvb.core.wall.SecureNoise", lambda: InsecureNoise(5))
+        model = dpvb.LogisticRegression(low=-1, high=1, epsilon=2.0, delta=1e-5, covariance="diagonal", n_steps=6)
+        found.append(model.fit(x_nd, y_n, group=np.arange(120) // 3 if grouped else None).coef_)
+    np.testing.assert_array_equal(*found)
+    assert np.abs(found[0]).max() > 0

@@ -228,9 +228,11 @@ class SparseRows:
         """Return row norms; squares are added in the order of the row."""
         length_n = np.diff(self.indptr)
         row = np.repeat(np.arange(len(length_n)), length_n)
-        before = np.append(-1, self.indices[:-1]) if len(self.indices) else self.indices
-        before = np.where(np.diff(row, prepend=-1) > 0, -1, before)
-        faulty = np.bincount(row, weights=self.indices <= before, minlength=len(length_n)) > 0
+        follows = np.ones(len(self.indices), dtype=np.bool_)
+        follows[1:] = self.indices[1:] > self.indices[:-1]
+        first = self.indptr[:-1][length_n > 0]
+        follows[first] = self.indices[first] >= 0
+        faulty = np.bincount(row[~follows], minlength=len(length_n)) > 0
         with np.errstate(over="ignore"):
             square_n = np.bincount(row, weights=self.values * self.values, minlength=len(length_n))
         # The addend covers squares that underflow.
@@ -239,10 +241,17 @@ class SparseRows:
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
         """Truncate every weighted entry and add it at its index."""
-        weight = np.repeat(weights, np.diff(self.indptr))
-        used = np.flatnonzero(weight)
-        steps = np.trunc(self.values[used] * weight[used] / grid.step).astype(np.int64)
-        np.add.at(out, np.unravel_index(self.indices[used], out.shape), steps)
+        length_n = np.diff(self.indptr)
+        weight, values, places = np.repeat(weights, length_n), self.values, self.indices
+        if not np.all(weights):
+            used = np.flatnonzero(weight)
+            weight, values, places, length_n = weight[used], values[used], places[used], length_n[weights != 0]
+        steps = np.trunc(values * weight / grid.step).astype(np.int64)
+        if len(steps) and np.all(length_n == length_n[0]):  # Rows without zeros have the same places.
+            place_nk = places.reshape(len(length_n), -1)
+            if np.all(place_nk == place_nk[0]):
+                steps, places = steps.reshape(place_nk.shape).sum(axis=0), place_nk[0]
+        np.add.at(out, np.unravel_index(places, out.shape), steps)
 
     def nonnegative(self) -> Contribution:
         """Return the form with negative values set to 0."""

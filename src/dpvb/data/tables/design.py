@@ -150,7 +150,7 @@ class Design(Held):
     def chunks(self) -> Iterator[Chunk[DesignRows]] | Iterator[Chunk[SparseDesignRows]]:
         """Yield all units once."""
         if self._sparse:
-            return self._units.chunks(self._sparse_rows)
+            return self._units.chunks(self._sparse_rows, keep_entries=KEPT_ENTRIES // 2)  # Each has an index, too.
         return self._units.chunks(self._dense_rows, keep_entries=KEPT_ENTRIES)
 
     def stored(self) -> Stored:
@@ -173,9 +173,10 @@ class Design(Held):
         return other
 
     @staticmethod
-    def first_open(like: Design) -> FirstOpen[Design] | None:
+    def first_open(like: Design) -> FirstOpen[Design]:
         """Which of many designs stay open, with the rows that they keep clean: as many rows as one design keeps."""
-        return None if like._sparse else FirstOpen(KEPT_ENTRIES, lambda design: int(design._entry_start()[-1]))
+        room = KEPT_ENTRIES // 2 if like._sparse else KEPT_ENTRIES
+        return FirstOpen(room, lambda design: int(design._entry_start()[-1]))
 
     def _entry_start(self) -> Integers:
         if self._sparse:

@@ -116,10 +116,18 @@ def dense_columns(declared: Declared, batch: SparseDesignRows) -> Floats:
 
 
 def numbers_first(scaling: Scaling, declared: Declared, batch: SparseDesignRows, constant: float) -> SparseDesignRows:
-    """Rows x̂ of rows x; the same rows if no column is numeric."""
-    numeric_j = declared.numeric_j
-    if not len(numeric_j):
+    """Rows x̂ of rows x, which are the same from step to step; the same rows if no column is numeric."""
+    if not len(declared.numeric_j):
         return batch
+    slants = declared.slants(scaling.mean_d)
+    parts = scaling.mean_d, scaling.centre_d, scaling.factor_d, declared.numeric_j, declared.read_r, *slants
+    key = np.concatenate([[constant], *([len(part), *part] for part in parts)]).astype(np.float64)
+    rows = batch.derived(_numbers_first, key, scaling, declared, constant)
+    return rows if batch.person_n is None else rows.of_persons(batch.person_n)
+
+
+def _numbers_first(batch: SparseDesignRows, scaling: Scaling, declared: Declared, constant: float) -> SparseDesignRows:
+    numeric_j = declared.numeric_j
     n, wide = len(batch.y_n), len(numeric_j)
     place_d = np.argsort(numbers_first_order(declared, constant))
     row, place = np.repeat(np.arange(n), np.diff(batch.indptr)), place_d[batch.indices].astype(np.int32)
@@ -139,6 +147,13 @@ def numbers_first(scaling: Scaling, declared: Declared, batch: SparseDesignRows,
     at = (start + wide - before)[row[others]] + np.arange(int(others.sum()))
     indices[at], values[at] = place[others], batch.values[others]
     return replace(batch, indptr=indptr, indices=indices, values=values)
+
+
+def _scaled(batch: SparseDesignRows, scale_d: Floats) -> tuple[Floats, Floats]:
+    """Entries of the rows x̃, and their norms, (n,)."""
+    row = np.repeat(np.arange(n := len(batch.y_n)), np.diff(batch.indptr))
+    scaled = batch.values / scale_d[batch.indices]
+    return scaled, np.sqrt(np.bincount(row, scaled * scaled, n))
 
 
 @dataclass(frozen=True)
@@ -262,8 +277,7 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
             square = free * free / self._bound_d[batch.indices] * (weight_n * b_n)[row]
             counts = Rows(weight_n[:, None] * self.likelihood.base_counts(batch, 2))
             return averaged({"count": counts, "second": replace(entries, values=square)}, batch)
-        scaled = batch.values / q.scale_d[batch.indices]
-        norm_n = np.sqrt(np.bincount(row, scaled * scaled, n))
+        scaled, norm_n = batch.derived(_scaled, q.scale_d, q.scale_d)
         psi_n = np.asarray(np.bincount(row, batch.values * q.descent.point_d[batch.indices], n), dtype=np.float64)
         psi_n = psi_n if batch.offset_n is None else psi_n + batch.offset_n
         residual_n = self.likelihood.residual(psi_n, batch.y_n, batch.trials_n) / np.maximum(norm_n, 1.0)
