@@ -176,7 +176,7 @@ def _memory_forecast(model: Any, releases: Plan, n_units: int, entries: float) -
     """
     number = n_units * entries
     held, chunk = _NUMBER * number, _NUMBER * min(number, CHUNK_ENTRIES)
-    # Clean rows, and as much that a model derives from them: see `data.tables.design`.
+    # Clean rows, which a stream keeps too, and as much that a model derives from them: see `data.tables.design`.
     kept = 2 * _NUMBER * min(number, KEPT_ENTRIES)
     sums = _NUMBER * max(
         sum(math.prod(block.packed_shape) for block in release.blocks.values()) for release in releases
@@ -186,7 +186,7 @@ def _memory_forecast(model: Any, releases: Plan, n_units: int, entries: float) -
         most = max(most, _COMPILED + MATRIX_BYTES * model.n_features**2)
     least, most = least + _LEAST_CHUNKS * chunk, most + _MOST_CHUNKS * chunk
     # At most twice: rows as they were given, and a copy in their declared ranges; or a file, and its columns.
-    return MemoryForecast((least + held, most + 2 * held + kept), (least, most))
+    return MemoryForecast((least + held, most + 2 * held + kept), (least, most + kept))
 
 
 def _entries_of(model: Any, X: Any) -> float:
