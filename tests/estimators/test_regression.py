@@ -498,7 +498,8 @@ def test_a_table_brings_rows_labels_norm_intercept_and_names(covariance: str) ->
     assert model.coef_ == pytest.approx(by_hand.coef_ * unit * years)
     assert model.coef_std_ == pytest.approx(by_hand.coef_std_ * unit * years)
     assert model.intercept_ == pytest.approx(by_hand.intercept_)
-    assert [row.name for row in model.coefficients(coding="none")] == ["intercept", *SCHEMA.feature_names]
+    names = [name.replace("urban", "urban=yes") for name in SCHEMA.feature_names]
+    assert [row.name for row in model.coefficients(coding="none")] == ["intercept", *names]
     assert model.classes_.tolist() == ["no", "yes"]
     proba = by_hand.predict_proba(encoded(data))
     for table in (Table(data, SCHEMA), data, {name: data[name] for name in ("age", "work", "urban")}):

@@ -27,15 +27,16 @@ from dpvb.results.expected_accuracy import MOST, BudgetRow, ExpectedAccuracy, Me
 # Budgets that are compared with the estimator's own: usual values, about a factor of three apart. Larger epsilons than
 # 100 are not searched: they do not protect.
 _EPSILONS, _LARGEST = (0.1, 0.3, 1.0, 3.0, 10.0), 100.0
-# Bytes of float64, in which rows and sums are held.
+# derived: bytes of float64, in which rows and sums are held.
 _NUMBER = 8
-# Measured as the peak of a fit to 100 rows (Linux, x86-64, CPython 3.11): Python with dpvb and the libraries of a fit;
-# and with kernels that numba compiles at their first use.
+# convention: measured as the peak of a fit to 100 rows (Linux, x86-64, CPython 3.11): Python with dpvb, the libraries
+# of a fit, and kernels that numba compiles at their first use.
 _LIBRARIES, _COMPILED = 250e6, 350e6
-# Arrays as large as a chunk, at least and at most: the rows, in other coordinates, and what each row adds to a sum.
+# derived: arrays as large as a chunk, at least and at most: the rows, in other coordinates, and what each row adds to a
+# sum.
 _LEAST_CHUNKS, _MOST_CHUNKS = 1, 4
-# Arrays as large as a release: integer sums, noise, their total and its estimate, at least; two states of a model and
-# what an E-step derives from one, in addition.
+# derived: arrays as large as a release: integer sums, noise, their total and its estimate, at least; two states of a
+# model and what an E-step derives from one, in addition.
 _LEAST_SUMS, _MOST_SUMS = 4, 10
 
 
@@ -144,8 +145,8 @@ def plan(
 def _memory(estimator: PrivateEstimator, n: int, entries: float | None, columns: dict[str, Any]) -> MemoryForecast:
     """Return the expected peak memory of a fit to n units."""
     task, releases = clone(estimator)._foreseen(**columns)
-    columns = columns | {"vocabulary": estimator._public_words(columns["vocabulary"])}
-    X = synthetic_rows.arguments(estimator, 1, **columns, grouped=False)["X"]
+    columns = columns | {"vocabulary": estimator._public_words(columns["vocabulary"]), "grouped": False}
+    X = synthetic_rows.arguments(estimator, 1, **columns)["X"]
     if entries is None:
         entries = _entries_of(task.model, X)
     return _memory_forecast(task.model, releases, n, entries)
@@ -177,7 +178,7 @@ def _memory_forecast(model: Any, releases: Plan, n_units: int, entries: float) -
     number = n_units * entries
     held, chunk = _NUMBER * number, _NUMBER * min(number, CHUNK_ENTRIES)
     # Clean rows, which a stream keeps too, and as much that a model derives from them: see `data.tables.design`.
-    kept = 2 * _NUMBER * min(number, KEPT_ENTRIES)
+    clean = 2 * _NUMBER * min(number, KEPT_ENTRIES)
     sums = _NUMBER * max(
         sum(math.prod(block.packed_shape) for block in release.blocks.values()) for release in releases
     )
@@ -186,7 +187,7 @@ def _memory_forecast(model: Any, releases: Plan, n_units: int, entries: float) -
         most = max(most, _COMPILED + MATRIX_BYTES * model.n_features**2)
     least, most = least + _LEAST_CHUNKS * chunk, most + _MOST_CHUNKS * chunk
     # At most twice: rows as they were given, and a copy in their declared ranges; or a file, and its columns.
-    return MemoryForecast((least + held, most + 2 * held + kept), (least, most + kept))
+    return MemoryForecast((least + held, most + 2 * held + clean), (least, most + clean))
 
 
 def _entries_of(model: Any, X: Any) -> float:

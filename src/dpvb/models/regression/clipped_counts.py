@@ -32,7 +32,7 @@ from dpvb.models.regression import tuned
 
 # convention: relative error of the largest curvature on a grid of means, generously.
 _GRID_ERROR = 1e-2
-# Means over C: the grid.
+# convention: means over C, the grid.
 _GRID = np.geomspace(1e-3, 8.0, 300)
 # convention: log mean beyond which no clipped count has information.
 _FAR = 40.0
@@ -178,9 +178,9 @@ class CountHistogram:
         log_fit_g -= 0.5 * (np.log(r_g) / tuned.DISPERSION_STD) ** 2
         share_g = np.exp(log_fit_g - log_fit_g.max())
         share_g /= share_g.sum()
-        own = float(share_g @ number_g)
-        seen_k = np.where(total_k > tuned.SEEN_STD * sd, total_k, 0.0) / own
-        return cls(mean_g, r_g, share_g, own, seen_k, lower_k)
+        counted = float(share_g @ number_g)
+        seen_k = np.where(total_k > tuned.SEEN_STD * sd, total_k, 0.0) / counted
+        return cls(mean_g, r_g, share_g, counted, seen_k, lower_k)
 
     def log_mean(self) -> tuple[float, float]:
         """Posterior mean and standard deviation of the log mean."""

@@ -72,7 +72,7 @@ from dpvb.rows import DesignRows
 # convention: the widest full covariance. M-steps and readings take so many CPU seconds over d³, as measured at
 # d = 1,000.
 _MOST_COLUMNS, _SECONDS = 2_000, 1.1e-8
-#: Bytes of M-steps and readings over d², as measured at d = 1,000.
+# convention: bytes of M-steps and readings over d², as measured at d = 1,000.
 MATRIX_BYTES = 480
 
 

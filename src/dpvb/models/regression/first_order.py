@@ -364,10 +364,10 @@ class FirstOrder(CurvatureThenScores):
             shares, sd = [one / self.likelihood.most for one in shares], sd / self.likelihood.most
         offset, error = self.likelihood.base_shift(shares, sd, number)
         start_e, drift_e = (part * moments.constant_e for part in (base - offset, math.hypot(spread, error)))
-        scores, kept = self._scores(q), {"clip": q.clip, "typical": q.typical, "dispersion": q.dispersion}
+        scores, released = self._scores(q), {"clip": q.clip, "typical": q.typical, "dispersion": q.dispersion}
         usual = scores.usual(base)
         most = scores.steepest / usual
-        start = self._start(scaling, moments, start_e, drift_e, usual=usual, most=most, offset=offset, **kept)
+        start = self._start(scaling, moments, start_e, drift_e, usual=usual, most=most, offset=offset, **released)
         if self.likelihood.is_shifted and self.likelihood.is_count:
             # Where rows differ from the start, one noisy reading of how steep it is there led paths astray.
             start = replace(start, ratio=Tracked(1.0, tuned.START_RATIO_STD**2))
