@@ -205,7 +205,7 @@ CASES = [
     *by_phase(
         "beside",
         kinds.regression("PoissonRegression", "first_order, offset and weights"),
-        {"first": 0.9, "step": 0.9, "last": 0.8},
+        {"first": 0.9, "step": 0.9, "last": 0.6},
     ),
     *by_phase(
         "dispersion",

@@ -476,7 +476,7 @@ def test_chunks_stay_small_whatever_the_form(monkeypatch):
 def test_what_is_kept_between_passes_is_what_was_read(group, monkeypatch):
     """Whole chunks within the limit are read once; the rest, selections and parts are read each time; same bits."""
     monkeypatch.setattr("dpvb.data.units.CHUNK_ENTRIES", 30)
-    monkeypatch.setattr("dpvb.data.tables.design._KEPT_ENTRIES", 70)
+    monkeypatch.setattr("dpvb.data.tables.design.KEPT_ENTRIES", 70)
     source = Design(X, Y, group=group, intercept=0.2)
     first, second = ([chunk.rows for chunk in source.chunks()] for _ in range(2))
     assert len(first) > 3
@@ -528,7 +528,7 @@ def test_what_is_derived_is_formed_anew_for_another_matrix_or_function():
 @pytest.mark.parametrize("make", [np.asarray, scipy.sparse.csr_array], ids=["uint8", "csr"])
 def test_no_copy_of_the_whole_data_in_float64(make, monkeypatch):
     monkeypatch.setattr("dpvb.data.units.CHUNK_ENTRIES", 2**14)
-    monkeypatch.setattr("dpvb.data.tables.design._KEPT_ENTRIES", 2**15)
+    monkeypatch.setattr("dpvb.data.tables.design.KEPT_ENTRIES", 2**15)
     data = make((np.random.default_rng(2).random((20_000, 100)) < 0.1).astype(np.uint8))
     y = np.zeros(20_000, dtype=np.uint8)
     tracemalloc.start()

@@ -222,7 +222,7 @@ def test_what_is_derived_once_has_the_bits_of_what_is_derived_at_each_step(
     x_nd, y_n = rng.uniform(-1, 1, (120, 3)), rng.integers(0, 2, 120)
     found = []
     for kept in (0, 2**24):
-        monkeypatch.setattr("dpvb.data.tables.design._KEPT_ENTRIES", kept)
+        monkeypatch.setattr("dpvb.data.tables.design.KEPT_ENTRIES", kept)
         monkeypatch.setattr("dpvb.core.wall.SecureNoise", lambda: InsecureNoise(5))
         model = dpvb.LogisticRegression(low=-1, high=1, epsilon=2.0, delta=1e-5, covariance="diagonal", n_steps=6)
         found.append(model.fit(x_nd, y_n, group=np.arange(120) // 3 if grouped else None).coef_)

@@ -50,6 +50,8 @@ _ROOTS = ("step_noise_kk", "start_kk")
 # Starts have so much of a state's variance in each step, and so much of a number's mean variance in its noise. EM goes
 # so far from each of them, and on from the best.
 _STARTS, _FIRST_ROUNDS = ((0.3, 0.05), (1.0, 0.05), (0.05, 0.3)), 100
+# convention: largest log variance that is drawn; its square is far below the largest float.
+_LARGEST_LOG = 100.0
 # Eigenvalues of moments are at least so much of the number of windows.
 _LEAST_SHARE = 1e-9
 
@@ -96,7 +98,8 @@ def unpacked(vector_p: Floats, k: int, d: int, *, starts: bool) -> LinearSystem:
         root_kk = lower_root(part_of[name], k)
         part_of[name] = root_kk @ root_kk.T
     part_of |= {"step_kk": part_of["step_kk"].reshape(k, k), "shown_dk": part_of["shown_dk"].reshape(d, k)}
-    part_of |= {"noise_d": np.exp(part_of["noise_d"]), "pooled_kk": np.eye(k)}
+    # A draw of a posterior that hardly anything was measured of may have any logarithm.
+    part_of |= {"noise_d": np.exp(np.minimum(part_of["noise_d"], _LARGEST_LOG)), "pooled_kk": np.eye(k)}
     if not starts:
         part_of |= {"start_k": part_of["pooled_k"], "start_kk": part_of["pooled_kk"]}
     return LinearSystem(**part_of)
