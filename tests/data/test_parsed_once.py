@@ -285,7 +285,7 @@ def test_a_streamed_fit_has_the_bits_of_one_in_memory(
     form: str, kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whichever pieces stay open from pass to pass, with full batches and with drawn ones."""
-    monkeypatch.setattr("dpvb.data.tables.design.KEPT_ENTRIES", kept)
+    monkeypatch.setattr("dpvb.data.tables.design.STREAMED_ENTRIES", kept)
     monkeypatch.setattr("dpvb.core.wall.SecureNoise", lambda: InsecureNoise(3))
     data = {"one": csv, "two": csvs}[form](tmp_path)
     whole = frame() if form == "one" else pd.concat([frame()[0::2], frame()[1::2]])
@@ -298,7 +298,7 @@ def test_a_streamed_fit_has_the_bits_of_one_in_memory(
 
 
 def test_few_pieces_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpvb.data.tables.design.KEPT_ENTRIES", 2 * PIECE * 7)
+    monkeypatch.setattr("dpvb.data.tables.design.STREAMED_ENTRIES", 2 * PIECE * 7)
     source = Table(csv(tmp_path), SCHEMA, stream=True).design()
     assert source.width == 7
     first = {id(chunk.rows) for chunk in source.chunks()}

@@ -716,7 +716,7 @@ def peak_of_a_pass(path, rows):
 def test_memory_of_a_stream_does_not_grow_with_its_file(tmp_path, name, monkeypatch):
     monkeypatch.setattr("dpvb.data.tables.table.MAX_ROWS", 256)
     monkeypatch.setattr("dpvb.data.readable.BLOCK_BYTES", 2**14)
-    monkeypatch.setattr("dpvb.data.tables.design.KEPT_ENTRIES", 2 * 256 * 9)  # Clean rows that stay, at each size.
+    monkeypatch.setattr("dpvb.data.tables.design.STREAMED_ENTRIES", 2 * 256 * 9)  # Clean rows that stay, at each size.
     peak_of_a_pass(tmp_path / name, 1000)  # first imports
     assert peak_of_a_pass(tmp_path / name, 8000) < 1.5 * peak_of_a_pass(tmp_path / name, 1000)
 

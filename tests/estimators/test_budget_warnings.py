@@ -87,6 +87,7 @@ def test_nothing_is_said_of_an_ordinary_budget_or_of_none(budget: dict[str, floa
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "This fit is not recorded")
+        warnings.filterwarnings("ignore", "The scores of 2 steps have not settled")
         dpvb.LogisticRegression(max_row_norm=1.0, **budget, n_steps=2).fit(X, Y)
 
 

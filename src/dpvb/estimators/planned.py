@@ -14,7 +14,7 @@ from sklearn.base import clone
 from dpvb import accounting
 from dpvb.core.plan import Plan
 from dpvb.data import Schema
-from dpvb.data.tables.design import KEPT_ENTRIES
+from dpvb.data.tables.design import KEPT_ENTRIES, STREAMED_ENTRIES
 from dpvb.data.tables.table import Table
 from dpvb.data.units import CHUNK_ENTRIES
 from dpvb.estimators import synthetic_rows
@@ -177,8 +177,9 @@ def _memory_forecast(model: Any, releases: Plan, n_units: int, entries: float) -
     """
     number = n_units * entries
     held, chunk = _NUMBER * number, _NUMBER * min(number, CHUNK_ENTRIES)
-    # Clean rows, which a stream keeps too, and as much that a model derives from them: see `data.tables.design`.
-    clean = 2 * _NUMBER * min(number, KEPT_ENTRIES)
+    # Clean rows, which a stream keeps too, as much that a model derives from them, and their coordinates in a step: see
+    # `data.tables.design`.
+    clean, streamed = (3 * _NUMBER * min(number, most) for most in (KEPT_ENTRIES, STREAMED_ENTRIES))
     sums = _NUMBER * max(
         sum(math.prod(block.packed_shape) for block in release.blocks.values()) for release in releases
     )
@@ -187,7 +188,7 @@ def _memory_forecast(model: Any, releases: Plan, n_units: int, entries: float) -
         most = max(most, _COMPILED + MATRIX_BYTES * model.n_features**2)
     least, most = least + _LEAST_CHUNKS * chunk, most + _MOST_CHUNKS * chunk
     # At most twice: rows as they were given, and a copy in their declared ranges; or a file, and its columns.
-    return MemoryForecast((least + held, most + 2 * held + clean), (least, most + clean))
+    return MemoryForecast((least + held, most + 2 * held + clean), (least, most + streamed))
 
 
 def _entries_of(model: Any, X: Any) -> float:

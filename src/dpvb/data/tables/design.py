@@ -47,6 +47,8 @@ from dpvb.rows import BinaryRows, DesignRows, SparseDesignRows
 
 #: Entries of clean rows that are kept from pass to pass, 128 MiB; with what a model derives from them, twice that.
 KEPT_ENTRIES = 2**24
+#: Those of a stream: its other rows are read from a file of encoded rows, which takes hardly longer.
+STREAMED_ENTRIES = 2**22
 
 
 class Design(Held):
@@ -174,8 +176,8 @@ class Design(Held):
 
     @staticmethod
     def first_open(like: Design) -> FirstOpen[Design]:
-        """Which of many designs stay open, with the rows that they keep clean: as many rows as one design keeps."""
-        room = KEPT_ENTRIES // 2 if like._sparse else KEPT_ENTRIES
+        """Which of many designs stay open, with the rows that they keep clean."""
+        room = STREAMED_ENTRIES // 2 if like._sparse else STREAMED_ENTRIES
         return FirstOpen(room, lambda design: int(design._entry_start()[-1]))
 
     def _entry_start(self) -> Integers:
