@@ -294,6 +294,7 @@ def test_hard_data_give_finite_honest_tables_of_terms(name: str, epsilon: float,
             warnings.simplefilter("error")
             warnings.filterwarnings("ignore", "This fit is not recorded")
             warnings.simplefilter("ignore", FewUnitsWarning)
+            warnings.filterwarnings("ignore", "The scores of")
             model = made(like, HARD[name](people(400, 3)), epsilon=epsilon, covariance=covariance)
             rows = [*model.coefficients(), *model.partial_effect("age", [30, 60], given=asked)]
         assert all(math.isfinite(row.mean) and 0 < row.std < math.inf for row in rows)
