@@ -76,7 +76,7 @@ def test_what_is_said_does_not_depend_on_the_data() -> None:
             dpvb.LogisticRegression(max_row_norm=1.0, epsilon=0.001, delta=0.01, n_steps=2).fit(X[:rows], Y[:rows])
         # These two are of released numbers.
         released = ("rows included: ", "have not settled")
-        said.append([text for text in map(lambda one: str(one.message), found) if not any(map(text.count, released))])
+        said.append([text for text in (str(one.message) for one in found) if not any(map(text.count, released))])
     assert said[0] == said[1] == said[2]
 
 
