@@ -145,6 +145,7 @@ def test_hard_data_give_finite_honest_tables(name: str, epsilon: float, covarian
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "This fit is not recorded")
         warnings.simplefilter("ignore", FewUnitsWarning)
+        warnings.filterwarnings("ignore", "The scores of")
         model = made("logistic", data, schema("logistic"), epsilon=epsilon, covariance=covariance)
         rows = model.coefficients()
         text = model.summary()

@@ -439,6 +439,7 @@ def test_declared_classes_decide_and_other_labels_are_silent() -> None:
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "This fit is not recorded")
         warnings.simplefilter("ignore", FewUnitsWarning)
+        warnings.filterwarnings("ignore", "The scores of")
         other = logistic(**PLAIN, classes=("no", "yes")).fit(more, strange)
     assert other.coef_ == pytest.approx(model.coef_)
     turned = logistic(**PLAIN, classes=("yes", "no")).fit(X, words)
@@ -459,6 +460,7 @@ def test_hardly_any_data_are_ordinary_data(covariance: str, kind: str) -> None:
             warnings.simplefilter("error")
             warnings.filterwarnings("ignore", "This fit is not recorded")
             warnings.simplefilter("ignore", FewUnitsWarning)
+            warnings.filterwarnings("ignore", "The scores of")
             model = logistic(covariance=covariance, epsilon=epsilon).fit(X, y)
         assert np.isfinite(model.coef_).all()
         assert (model.coef_std_ > 0).all()
@@ -594,6 +596,7 @@ def test_faulty_rows_are_silent_in_fit_and_loud_in_predict(noiseless: Any) -> No
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "This fit is not recorded")
         warnings.simplefilter("ignore", FewUnitsWarning)
+        warnings.filterwarnings("ignore", "The scores of")
         model = logistic(**PLAIN).fit(bad, np.concatenate([y, [1, 0, np.nan, 2]]))
     assert model.coef_ == pytest.approx(noiseless.coef_, rel=1e-9)
     for value in (np.nan, np.inf, -np.inf):

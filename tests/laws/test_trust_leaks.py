@@ -44,7 +44,13 @@ from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, Chunk
-from dpvb.errors import FewUnitsWarning, LostInNoiseWarning, NotRecordedWarning, PrivateComputationError
+from dpvb.errors import (
+    FewUnitsWarning,
+    LostInNoiseWarning,
+    NotRecordedWarning,
+    NotSettledWarning,
+    PrivateComputationError,
+)
 from dpvb.models.topics import kernel_numba, lda
 
 CANARY = 0.1234567890123
@@ -259,8 +265,8 @@ def test_a_fitted_model_holds_nothing_of_the_data(
     rows[3, 5:7] = CANARY, 1.0
     with caplog.at_level(logging.DEBUG), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        # The first two speak of noisy numbers, and the last has one text for all fits.
-        for category in (LostInNoiseWarning, FewUnitsWarning, NotRecordedWarning):
+        # The first three speak of noisy numbers, and the last has one text for all fits.
+        for category in (LostInNoiseWarning, FewUnitsWarning, NotSettledWarning, NotRecordedWarning):
             warnings.simplefilter("ignore", category)
         model = fit(rows, **options)
     model.save(tmp_path / "model.dpvb")

@@ -145,6 +145,7 @@ def test_hard_counts_give_finite_tables(kind: str, epsilon: float) -> None:
             warnings.simplefilter("error")
             warnings.filterwarnings("ignore", "This fit is not recorded")
             warnings.simplefilter("ignore", FewUnitsWarning)
+            warnings.filterwarnings("ignore", "The scores of")
             model = estimator(epsilon=epsilon, delta=1e-6, low=0, high=1, max_count=9).fit(X[:, None], y)
             low, high = model.predict_interval([[0.3], [0.9]])
         assert all(math.isfinite(row.mean) and 0 < row.std < math.inf for row in model.coefficients())
