@@ -94,21 +94,22 @@ def plan(
     columns = {"width": width, "schema": schema, "vocabulary": vocabulary, "responses": responses}
     columns["grouped"] = grouped
 
-    def at(**changed: float) -> tuple[Plan, Callable[[float], ExpectedAccuracy]]:
+    def at(**changed: float) -> tuple[Any, Plan, Callable[[float], ExpectedAccuracy]]:
         copy = clone(estimator).set_params(**changed)
         task, releases = copy._foreseen(**columns)
-        return releases, lambda units: copy._expected_accuracy(task, releases, units)
+        return task.model, releases, lambda units: copy._expected_accuracy(task, releases, units)
 
     def row(epsilon: float) -> BudgetRow:
-        releases, knows = at(epsilon=epsilon)
+        _, releases, knows = at(epsilon=epsilon)
         power = accounting.power(releases.events(), neighboring_relation=releases.neighboring_relation)
         return BudgetRow(epsilon, knows(number), accounting.belief(epsilon), power)
 
     def is_enough(**changed: float) -> bool:
-        return not at(**changed)[1](number).is_weak
+        return not at(**changed)[-1](number).is_weak
 
-    epsilon, (releases, knows), budgeted = estimator.epsilon, at(), row(estimator.epsilon)
-    memory = _memory(estimator, number, entries, columns)
+    epsilon, (model, releases, knows), budgeted = estimator.epsilon, at(), row(estimator.epsilon)
+    if entries is None:
+        entries = _entries_of(estimator, model, columns)
     weak = budgeted.expected_accuracy.is_weak
     needed_units = least(lambda units: not knows(units).is_weak, number, MOST) if weak else float(number)
     needed_epsilon, needed_size = math.nan, 0
@@ -138,18 +139,8 @@ def plan(
         size=(estimator._size_parameter or "", size if isinstance(size, int) else 0),
         needed_size=needed_size,
         releases=_in_words(releases),
-        memory=memory,
+        memory=_memory_forecast(model, releases, number, entries),
     )
-
-
-def _memory(estimator: PrivateEstimator, n: int, entries: float | None, columns: dict[str, Any]) -> MemoryForecast:
-    """Return the expected peak memory of a fit to n units."""
-    task, releases = clone(estimator)._foreseen(**columns)
-    columns = columns | {"vocabulary": estimator._public_words(columns["vocabulary"]), "grouped": False}
-    X = synthetic_rows.arguments(estimator, 1, **columns)["X"]
-    if entries is None:
-        entries = _entries_of(task.model, X)
-    return _memory_forecast(task.model, releases, n, entries)
 
 
 def _in_words(releases: Plan) -> str:
@@ -191,15 +182,18 @@ def _memory_forecast(model: Any, releases: Plan, n_units: int, entries: float) -
     return MemoryForecast((least + held, most + 2 * held + clean), (least, most + streamed))
 
 
-def _entries_of(model: Any, X: Any) -> float:
+def _entries_of(estimator: PrivateEstimator, model: Any, columns: dict[str, Any]) -> float:
     """Return the entries of a unit: encoded columns of a row, words of a document, numbers of a sequence.
 
     Args:
-        model: Model of the task.
-        X: One synthetic unit.
+        estimator: The estimator.
+        model: Model of its task.
+        columns: The declared columns.
     """
     if (width := getattr(model, "n_features", None)) is not None:
         return float(width)
+    columns = columns | {"vocabulary": estimator._public_words(columns["vocabulary"]), "grouped": False}
+    X = synthetic_rows.arguments(estimator, 1, **columns)["X"]
     if isinstance(X, Table):
         return float(len(X.schema.read_columns))
     return float(X.size) if isinstance(X, np.ndarray) else float(synthetic_rows.LENGTH)
