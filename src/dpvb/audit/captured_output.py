@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
-from dpvb.guards.errors import FewUnitsWarning, FewWordsWarning, LostInNoiseWarning
+from dpvb.guards.errors import FewUnitsWarning, FewWordsWarning, LostInNoiseWarning, NotSettledWarning
 
 
 class _Kept(logging.Handler):
@@ -36,8 +36,8 @@ def heard(least: int = logging.INFO) -> Iterator[list[str]]:
         with warnings.catch_warnings(record=True) as caught, redirect_stdout(out), redirect_stderr(out):
             warnings.simplefilter("always")
             yield said
-        # Warnings of few units and of noise speak of released numbers.
-        released = (FewUnitsWarning, FewWordsWarning, LostInNoiseWarning)
+        # These warnings depend on released values alone, so noise decides them.
+        released = (FewUnitsWarning, FewWordsWarning, LostInNoiseWarning, NotSettledWarning)
         said += [str(one.message) for one in caught if not issubclass(one.category, released)]
         said += out.getvalue().splitlines()
     finally:
