@@ -42,7 +42,7 @@ class Axis(NamedTuple):
 #: Limits hold in `make test-slow`: those of rows and units only.
 AXES = {
     "lda_rows": Axis("LDA, documents in memory (V 10,000, K 50)", (20_000, 60_000, 180_000), (5_000, 20_000), 1.1, 1.1),
-    "lda_streamed": Axis("LDA, documents in streamed files", (20_000, 60_000, 180_000), (10_000, 40_000), 1.1, 0.1),
+    "lda_streamed": Axis("LDA, documents in streamed files", (20_000, 60_000, 180_000), (20_000, 60_000), 1.1, 0.1),
     "lda_terms": Axis("LDA, words (K 50, 5,000 documents)", (10_000, 30_000, 100_000), (3_000, 10_000)),
     "lda_topics": Axis("LDA, topics (V 10,000, 5,000 documents)", (15, 50, 150), (15, 50)),
     "logistic_rows": Axis("Logistic, rows (20 columns)", (30_000, 100_000, 300_000), (10_000, 40_000), 1.1, 1.1),

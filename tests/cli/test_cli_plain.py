@@ -12,7 +12,7 @@ import pytest
 _POOR = {"LC_ALL": "C", "PYTHONUTF8": "0", "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "80"}
 _FIT = "--epsilon 1 --delta 1e-5 --out m.dpvb"
 _LINES = [
-    "sample .",
+    "example-data .",
     f"fit logistic people.csv --schema people.json {_FIT}",
     "show m.dpvb --what coefficients",
     "show m.dpvb",

@@ -20,10 +20,11 @@ from dpvb.core.journal import Journal
 from dpvb.core.model import ESTIMATES, SHARES, PosteriorOrMAP, Schedule, StepSize, robbins_monro
 from dpvb.core.names import Threshold
 from dpvb.core.plan import Plan
+from dpvb.core.source import LARGEST_BATCH
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
 from dpvb.data.documents import word_lists
-from dpvb.data.documents.bag_of_words import Texts, check_words
+from dpvb.data.documents.bag_of_words import Stream, Texts, check_words
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
 from dpvb.data.persons import newcomers
 from dpvb.estimators import private_words
@@ -951,7 +952,7 @@ def topics_above_noise(model: LDAModel, q: Topics, plan: Plan, rho: StepSize, rn
     if model.signal(q.num_units, std) < _HOPELESS * model.detectable:
         return np.zeros(model.n_components, dtype=bool)
     plan = plan.scaled(std / plan.noise_std_at_end("counts", rho))
-    wall = Wall(_without_topics(q, max(round(q.num_units), 1), plan.unit, rng), plan)
+    wall = Wall(_without_topics(q, max(round(q.num_units), 1), rng), plan)
     null, _ = loop.fit(model, wall, plan, rho=rho, rng=rng)
     return np.asarray(topic_deviations(model, q) > _MARGIN * topic_deviations(model, null).max())
 
@@ -983,9 +984,15 @@ def _background(q: Topics) -> Floats:
     return np.asarray(row_v / row_v.sum())
 
 
-def _without_topics(q: Topics, number: int, unit: str, rng: np.random.Generator) -> BagOfWords:
-    """So many documents, or persons of one document, of words drawn independently by their released frequencies."""
-    word_j = np.searchsorted(np.cumsum(_background(q))[:-1], rng.random(number * _DRAWN_LENGTH), side="right")
-    row_j = np.repeat(np.arange(number), _DRAWN_LENGTH)
-    counts = sparse.coo_array((np.ones(len(word_j)), (row_j, word_j)), shape=(number, len(q.lambda_vk))).tocsr()
-    return BagOfWords(counts, group=np.arange(number) if unit == "person" else None)
+def _without_topics(q: Topics, number: int, rng: np.random.Generator) -> Stream:
+    """So many documents of words drawn independently by their released frequencies, drawn again at each pass."""
+    cumulative_v, seed = np.cumsum(_background(q))[:-1], int(rng.integers(2**63))
+
+    def pieces() -> Iterator[sparse.coo_array]:
+        for start in range(0, number, LARGEST_BATCH):
+            size, drawn = min(number - start, LARGEST_BATCH), np.random.default_rng([seed, start])
+            word_j = np.searchsorted(cumulative_v, drawn.random(size * _DRAWN_LENGTH), side="right")
+            row_j = np.repeat(np.arange(size), _DRAWN_LENGTH)
+            yield sparse.coo_array((np.ones(len(word_j)), (row_j, word_j)), shape=(size, len(q.lambda_vk)))
+
+    return Stream(pieces, len(q.lambda_vk))
