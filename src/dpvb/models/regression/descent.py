@@ -144,11 +144,21 @@ class Average:
     score_d: Floats
     noise: Nonnegative = UNSEEN
 
-    def joined(self, point_d: Floats, score_d: Floats, noise: float) -> Average:
-        """The average with one more score in it; a score without noise replaces all others."""
-        part = 1.0 if noise == 0 else 1.0 / (1.0 + noise / self.noise)
+    def share(self, noise: float, error: float = 0.0, own: float = 0.0) -> float:
+        """The weight in (0, 1] of one more score, of least mean square error; 1 for a score without noise.
+
+        Args:
+            noise: noise variance of the score.
+            error, own: squares of the errors by which the average, and the score, depart from a linear score.
+        """
+        return 1.0 if noise == 0 else 1.0 / (1.0 + (noise + own) / (self.noise + error))
+
+    def joined(self, point_d: Floats, score_d: Floats, noise: float, part: float | None = None) -> Average:
+        """The average with one more score in it, of the weight `part`; None: `share`."""
+        part = self.share(noise) if part is None else part
         mean_point_d = self.point_d + part * (point_d - self.point_d)
-        return Average(mean_point_d, self.score_d + part * (score_d - self.score_d), part * noise)
+        mean_score_d = self.score_d + part * (score_d - self.score_d)
+        return Average(mean_point_d, mean_score_d, part**2 * noise + (1.0 - part) ** 2 * self.noise)
 
 
 @dataclass(frozen=True)
