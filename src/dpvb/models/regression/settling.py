@@ -1,4 +1,4 @@
-"""How far noise alone carries the points of a path: the null distribution of the warning of few steps; public.
+"""How far only noise moves the points of a path: the null distribution of the warning of few steps; public.
 
 The warning is a test. Null hypothesis: the path has settled, so that only the noise of the scores, whose variance is
 known exactly, moves its points u_t about the weights m. Statistic: Q = Σ_t w_t ‖u_t - m‖², the mean square over rows of
@@ -10,7 +10,7 @@ an autoregression of order 2. Its variance grows towards the steady one, n times
 
     ((1 + β)² + β² (1 + βs)/(1 - βs)) / (q (1 + s + 2βs)),   s = 1 - q.
 
-m has noise of its own. By Minkowski's inequality the standard deviations of both are added. Q is a quadratic form of
+m has noise of its own: the standard deviations of both are added (Minkowski's inequality). Q is a quadratic form of
 normal numbers; in each direction it is compared with one square of its mean, the longest tail of that mean. The sum has
 a scaled χ² with the first two moments of the sum (Satterthwaite 1946). A fit whose Q is beyond the quantile 1 - 1e-3
 has not settled.
@@ -23,7 +23,7 @@ from scipy.special import chdtri
 
 from dpvb.guards.arrays import Floats
 
-# convention: the largest rate at which noise alone makes a fit warn.
+# convention: the largest rate at which only noise makes a fit warn.
 FALSE_ALARM = 1e-3
 
 
@@ -43,7 +43,7 @@ def steady_variance(slope_e: Floats, bound_e: Floats, noise_e: Floats, momentum:
 
 
 def farthest(mean_e: Floats) -> float:
-    """What Q exceeds with the probability `FALSE_ALARM`; mean_e: its mean in each direction, (e,)."""
+    """Return the quantile 1 - `FALSE_ALARM` of Q from its mean in each direction, (e,)."""
     total = float(mean_e.sum())
     if total <= 0.0:
         return 0.0
