@@ -11,8 +11,7 @@ from scipy.stats import binom
 
 import dpvb
 from dpvb.errors import NotSettledWarning
-from dpvb.models.regression.descent import Average
-from dpvb.models.regression.settling import FALSE_ALARM, farthest, steady_variance
+from dpvb.models.regression.descent import FALSE_ALARM, Average, farthest, steady_variance
 
 TRUTH = np.array([2.0, -2.0, 1.0, -1.0])
 REPEATS, SAID = 8, "The fit had too few steps"

@@ -43,12 +43,11 @@ from dpvb.guards.domains import Nonnegatives, Positive, Positives
 from dpvb.guards.errors import ParameterError
 from dpvb.models import empirical_bayes
 from dpvb.models.regression import tuned
-from dpvb.models.regression.descent import Average, Descent, DiagonalAndConstant
+from dpvb.models.regression.descent import Average, Descent, DiagonalAndConstant, farthest
 from dpvb.models.regression.likelihood import LEAST_RATE, Likelihood
 from dpvb.models.regression.persons import Expected, averaged, filled, weighted
 from dpvb.models.regression.ridge import WeightPosterior
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields
-from dpvb.models.regression.settling import farthest
 from dpvb.rows import SparseDesignRows
 
 _NO_MEANS = np.zeros(0)

@@ -50,13 +50,12 @@ from dpvb.kernels.linear import row_sums
 from dpvb.models.regression import ridge, tuned
 from dpvb.models.regression.clipped_counts import ClippedCounts, CountHistogram, lower_ends, one_hot
 from dpvb.models.regression.curvature_then_scores import CurvatureThenScores, Readings, ScoreState
-from dpvb.models.regression.descent import Average
+from dpvb.models.regression.descent import Average, farthest, steady_variance
 from dpvb.models.regression.likelihood import LEAST_RATE, Likelihood, log_odds
 from dpvb.models.regression.moments import RowMoments, Tracked
 from dpvb.models.regression.persons import averaged, filled
 from dpvb.models.regression.ridge import WeightPosterior
 from dpvb.models.regression.scaling import Scaling
-from dpvb.models.regression.settling import farthest, steady_variance
 from dpvb.rows import DesignRows
 
 # Limits of log r, which a likelihood can have.
@@ -241,7 +240,7 @@ class FirstOrder(CurvatureThenScores):
 
         The averaged score is taken for linear. Its second derivative is at most its first one (log odds and log rates
         are self-concordant: Bach 2010), so that a way δ of ψ adds about δ²/2 to ψ: of the mean point to the mean of the
-        weights, and of the points to their mean. One direction may have all of it. `settling` has the test.
+        weights, and of the points to their mean. One direction may have all of it. `descent` has the test.
         """
         share_e, forth_ed = q.moments.eigenvalue_e / q.moments.number, np.linalg.inv(self._readings(q).back_de)
         newton_e, variance_e = (
