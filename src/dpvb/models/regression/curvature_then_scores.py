@@ -166,10 +166,13 @@ class Readings:
         """Likelihood of m - m_0 in the eigenbasis by an earlier fit or a study, as read for predictions; or none."""
         return [one.turned(self.back_de, self.back_de @ self.q.start_e) for one in self.earlier[:1]]
 
-    def along_path(self, score_e: Floats, bound_e: Floats, information_e: Floats, noise_e: Floats) -> Floats:
-        """The end of a majorised Newton step from the point u, (e,), earlier fits included.
+    def along_path(
+        self, score_e: Floats, bound_e: Floats, information_e: Floats, noise_e: Floats
+    ) -> tuple[Floats, Floats, Floats]:
+        """The ends of a majorised Newton step from u and of one from the averages; precisions of the prior; (e,) each.
 
-        τ is the one of highest density, given the Newton point of the averages: equation 9.
+        Earlier fits are included in both ends. τ is the one of highest density, given the Newton point of the averages:
+        equation 9.
 
         Args:
             score_e: the score at u.
@@ -180,9 +183,13 @@ class Readings:
         q, prior = self.q, self.prior(self.q.scaling.width_d, ridge.grid())
         newton_e = q.mean.point_d - q.start_e + q.mean.score_d / information_e
         tau = ridge.best_scale(newton_e, 1.0 / information_e + noise_e / information_e**2, prior)
+        prior, seen_e = replace(prior, taus=(tau,)), information_e**2 / (information_e + noise_e)
         at_point = NormalLikelihood(bound_e, score_e + bound_e * (q.point_e - q.start_e))
-        joined = reduce(NormalLikelihood.joined, self.beside, at_point)
-        return q.start_e + ridge.mean_of(joined, replace(prior, taus=(tau,)))
+        last_e, mode_e = (
+            q.start_e + ridge.mean_of(reduce(NormalLikelihood.joined, self.beside, one), prior)
+            for one in (at_point, NormalLikelihood(seen_e, seen_e * newton_e))
+        )
+        return last_e, mode_e, 1.0 / np.sum((prior.factor_ef * prior.stretch(tau)) ** 2, axis=1)
 
     def mode(self, variance_e: Floats, steep: float) -> Floats:
         """The posterior mean given all scores so far, averaged over τ, (e,).

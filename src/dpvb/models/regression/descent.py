@@ -18,6 +18,21 @@ step along which the log posterior has fallen is taken back in part. Steps are s
 Without noise they end at the posterior mode. The covariance includes the noise of the scores and of the curvature.
 
 Everything here is post-processing of released numbers and costs no privacy.
+
+*The warning of few steps* is a test. Null hypothesis: the path has settled, so that only the noise of the scores, whose
+variance is known exactly, moves the points u_t about the weights m. Statistic: Q = Σ_t w_t ‖u_t - m‖², the mean square
+over rows of the ways in ψ, w_t the weights of the scores. In direction e of the eigenbasis the path then is
+
+    u_{t+1} = x_{t+1} + β (x_{t+1} - x_t),   x_{t+1} = u_t - q u_t + (noise of variance n),   0 < q ≤ 1,
+
+an autoregression of order 2. Its variance grows towards the steady one, n times
+
+    ((1 + β)² + β² (1 + βs)/(1 - βs)) / (q (1 + s + 2βs)),   s = 1 - q.
+
+m has noise of its own: the standard deviations of both are added (Minkowski's inequality). Q is a quadratic form of
+normal numbers; in each direction it is compared with one square of its mean, the longest tail of that mean. The sum has
+a scaled χ² with the first two moments of the sum (Satterthwaite 1946). A fit whose Q is beyond the quantile 1 - 1e-3
+has not settled.
 """
 
 from __future__ import annotations
@@ -27,7 +42,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import chdtri, ndtri
 
 from dpvb.core.model import Schedule
 from dpvb.guards.arrays import Floats
@@ -39,6 +54,8 @@ from dpvb.models.regression.moments import TINY, edge, read_positive
 _BEARABLE = (2 + 2 * tuned.MOMENTUM) / (1 + 2 * tuned.MOMENTUM)
 # convention: relative error of a difference of scores by rounding, generously.
 _ROUNDING = 1e-7
+# convention: the largest rate at which only noise makes a fit warn.
+FALSE_ALARM = 1e-3
 
 
 @dataclass(frozen=True)
@@ -144,11 +161,45 @@ class Average:
     score_d: Floats
     noise: Nonnegative = UNSEEN
 
-    def joined(self, point_d: Floats, score_d: Floats, noise: float) -> Average:
-        """The average with one more score in it; a score without noise replaces all others."""
-        part = 1.0 if noise == 0 else 1.0 / (1.0 + noise / self.noise)
+    def share(self, noise: float, error: float = 0.0, own: float = 0.0) -> float:
+        """The weight in (0, 1] of one more score, of least mean square error; 1 for a score without noise.
+
+        Args:
+            noise: noise variance of the score.
+            error, own: squares of the errors by which the average, and the score, depart from a linear score.
+        """
+        return 1.0 if noise == 0 else 1.0 / (1.0 + (noise + own) / (self.noise + error))
+
+    def joined(self, point_d: Floats, score_d: Floats, noise: float, part: float | None = None) -> Average:
+        """The average with one more score in it, of the weight `part`; None: `share`."""
+        part = self.share(noise) if part is None else part
         mean_point_d = self.point_d + part * (point_d - self.point_d)
-        return Average(mean_point_d, self.score_d + part * (score_d - self.score_d), part * noise)
+        mean_score_d = self.score_d + part * (score_d - self.score_d)
+        return Average(mean_point_d, mean_score_d, part**2 * noise + (1.0 - part) ** 2 * self.noise)
+
+
+def steady_variance(slope_e: Floats, bound_e: Floats, noise_e: Floats, momentum: float) -> Floats:
+    """Variances of the points of a path that only noise moves, (e,).
+
+    Args:
+        slope_e: minus the derivative of the gradient.
+        bound_e: what gradients are divided by, at least `slope_e`.
+        noise_e: noise variances of the gradient.
+        momentum: β.
+    """
+    q_e = slope_e / bound_e
+    kept_e = momentum * (1.0 - q_e)
+    grown_e = (1.0 + momentum) ** 2 + momentum**2 * (1.0 + kept_e) / (1.0 - kept_e)
+    return np.asarray(noise_e / bound_e**2 * grown_e / (q_e * (2.0 - q_e + 2.0 * kept_e)))
+
+
+def farthest(mean_e: Floats) -> float:
+    """Return the quantile 1 - `FALSE_ALARM` of Q from its mean in each direction, (e,)."""
+    total = float(mean_e.sum())
+    if total <= 0.0:
+        return 0.0
+    unit = float(mean_e @ mean_e) / total
+    return unit * float(chdtri(total / unit, FALSE_ALARM))
 
 
 @dataclass(frozen=True)

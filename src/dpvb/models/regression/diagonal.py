@@ -43,7 +43,7 @@ from dpvb.guards.domains import Nonnegatives, Positive, Positives
 from dpvb.guards.errors import ParameterError
 from dpvb.models import empirical_bayes
 from dpvb.models.regression import tuned
-from dpvb.models.regression.descent import Average, Descent, DiagonalAndConstant
+from dpvb.models.regression.descent import Average, Descent, DiagonalAndConstant, farthest
 from dpvb.models.regression.likelihood import LEAST_RATE, Likelihood
 from dpvb.models.regression.persons import Expected, averaged, filled, weighted
 from dpvb.models.regression.ridge import WeightPosterior
@@ -369,15 +369,17 @@ class FirstOrderDiagonal(Model[DiagonalState, SparseDesignRows]):
         return replace(self.weights(q), unknown_scale_d=scaling.unknown_scale_d)
 
     def convergence_ratio(self, q: DiagonalState, table: WeightPosterior) -> float:
-        """Bias of the weights by a path that is too short, in posterior standard deviations.
+        """Bias of the weights by a path that is too short, in posterior standard deviations; 0 if it has settled.
 
-        If columns are independent, a Newton step from the mean point would end at the mean of the weights.
+        If columns are independent, a Newton step from the mean point would end at the mean of the weights. The mean
+        point of a settled path has about the noise of that step (Polyak & Juditsky 1992): both are added.
         """
         precision_d, information_d, variance_d = self._information(q)
         gradient_d = q.mean.score_d - self._majoriser(q).ridge_d * (q.mean.point_d - q.start_d)
         data_d = information_d**2 / variance_d
-        bias_d = np.sqrt(data_d / (precision_d + data_d) / variance_d) * gradient_d
-        return math.sqrt(float(np.mean(bias_d**2)))
+        unit_d = data_d / (precision_d + data_d) / variance_d
+        square, noise_d = float(unit_d @ gradient_d**2), 2.0**2 * q.mean.noise * q.scale_d**2
+        return math.sqrt(square / len(unit_d)) if square > farthest(unit_d * noise_d) else 0.0
 
     def _information(self, q: DiagonalState) -> tuple[Floats, Floats, Floats]:
         """Precision of the prior; information of the weighted score; variance of the score by data and noise."""

@@ -45,12 +45,12 @@ from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, MeasuredRows, Rows, ScaledRows
 from dpvb.core.model import Schedule
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import Nonnegative, Positive
+from dpvb.guards.domains import Nonnegative, Nonnegatives, Positive
 from dpvb.kernels.linear import row_sums
 from dpvb.models.regression import ridge, tuned
 from dpvb.models.regression.clipped_counts import ClippedCounts, CountHistogram, lower_ends, one_hot
 from dpvb.models.regression.curvature_then_scores import CurvatureThenScores, Readings, ScoreState
-from dpvb.models.regression.descent import Average
+from dpvb.models.regression.descent import Average, farthest, steady_variance
 from dpvb.models.regression.likelihood import LEAST_RATE, Likelihood, log_odds
 from dpvb.models.regression.moments import RowMoments, Tracked
 from dpvb.models.regression.persons import averaged, filled
@@ -145,6 +145,8 @@ class FirstOrderState(ScoreState):
 
     Attributes:
         last_e: point_e before momentum was added.
+        mode_e: posterior mean by the averages.
+        shaken_e: mean square of point_e - mode_e by noise if the path has settled; noise_e: its mean over the scores.
         ratio: c, the average curvature of a row over k, as released with the scores.
         dispersion: of counts whose dispersion is learned.
         usual: k, curvature of a row of size 1 at the start; most: the largest curvature over k.
@@ -154,6 +156,9 @@ class FirstOrderState(ScoreState):
     """
 
     last_e: Floats
+    mode_e: Floats
+    shaken_e: Nonnegatives
+    noise_e: Nonnegatives
     _: KW_ONLY
     ratio: Tracked = field(default_factory=Tracked)
     dispersion: Dispersion = field(default_factory=Dispersion)
@@ -231,23 +236,26 @@ class FirstOrder(CurvatureThenScores):
         return q.dispersion.without(added, error)
 
     def convergence_ratio(self, q: FirstOrderState, table: WeightPosterior) -> float:
-        """Bias of the weights by a path that is too short, in posterior standard deviations.
+        """Bias of the weights by a path that is too short, in posterior standard deviations; 0 if it has settled.
 
         The averaged score is taken for linear. Its second derivative is at most its first one (log odds and log rates
         are self-concordant: Bach 2010), so that a way δ of ψ adds about δ²/2 to ψ: of the mean point to the mean of the
-        weights, and of the points to their mean. Intervals include a way as long as the standard deviation of ψ.
+        weights, and of the points to their mean. One direction may have all of it. `descent` has the test.
         """
-        forth_ed = np.linalg.inv(self._readings(q).back_de)
-        square = q.moments.mean_square(forth_ed @ table.mean_d - q.mean.point_d) + q.scatter
-        spread_e = np.sum((forth_ed @ table.covariance) * forth_ed, axis=1)
-        variance = float(q.moments.eigenvalue_e @ spread_e) / q.moments.number
-        return 0.5 * max(square - variance, 0.0) / math.sqrt(variance)
+        share_e, forth_ed = q.moments.eigenvalue_e / q.moments.number, np.linalg.inv(self._readings(q).back_de)
+        newton_e, variance_e = (
+            forth_ed @ table.mean_d,
+            share_e * np.sum((forth_ed @ table.covariance) * forth_ed, axis=1),
+        )
+        seen, square = (q.scatter + q.moments.mean_square(m_e - q.mean.point_d) for m_e in (q.mode_e, newton_e))
+        return 0.5 * square / math.sqrt(float(np.mean(variance_e))) if seen > farthest(share_e * q.noise_e) else 0.0
 
     def _start(
         self, scaling: Scaling, moments: RowMoments, start_e: Floats, drift_e: Floats, **more: Any
     ) -> FirstOrderState:
-        more = {"clip": self.likelihood.max_count, **more}
-        return FirstOrderState.start(scaling, moments, start_e, drift_e, last_e=start_e, **more)
+        path = {"last_e": start_e, "mode_e": start_e, "shaken_e": 0 * start_e, "noise_e": 0 * start_e}
+        more = {"clip": self.likelihood.max_count, **path, **more}
+        return FirstOrderState.start(scaling, moments, start_e, drift_e, **more)
 
     def _readings(self, q: FirstOrderState, **more: Any) -> Readings:
         return super()._readings(q, offset=None if self.likelihood.is_count else q.offset)
@@ -376,7 +384,7 @@ class FirstOrder(CurvatureThenScores):
             return start
         (earlier,) = readings.beside
         point_e = start_e + ridge.mean_of(earlier, readings.prior(scaling.width_d, (tuned.TAU_MEDIAN,)))
-        return replace(start, point_e=point_e, last_e=point_e)
+        return replace(start, point_e=point_e, last_e=point_e, mode_e=point_e)
 
     def _clipped(self, s: Estimate, q: FirstOrderState, read: CountHistogram, number: float) -> FirstOrderState:
         """With the point at which counts are clipped, and the start of a dispersion."""
@@ -398,35 +406,43 @@ class FirstOrder(CurvatureThenScores):
         sd = unit * s.noise_std("score")
         score_e, total = unit * scale_e * s.noisy("score"), moments.total / q.most
         ratio = q.ratio.seen(float(s.noisy("variance")[0]) / total, (s.noise_std("variance") / total) ** 2, q.most)
-        # (7) the averages of points and scores
-        fresh = sd == 0 or q.step < tuned.AVERAGE_START * self.n_steps
-        before = Average(q.start_e, score_e) if fresh else q.mean
-        mean = before.joined(q.point_e, score_e, sd**2)
-        part = 1.0 if sd == 0 else mean.noise / sd**2
-        scatter = (1.0 - part) * (q.scatter + part * moments.mean_square(q.point_e - before.point_d))
+        # (7) the averages of points and scores, weighted by noise and by how far from linear scores are at these points
+        away, own = (moments.mean_square(point_e - q.mode_e) for point_e in (q.mean.point_d, q.point_e))
+        slope2 = (q.usual * ratio.value / len(scale_e)) ** 2 * moments.number * moments.total
+        part = q.mean.share(sd**2, slope2 * (0.5 * (q.scatter + away)) ** 2, slope2 * (0.5 * own) ** 2)
+        mean = q.mean.joined(q.point_e, score_e, sd**2, part)
+        scatter = (1.0 - part) * (q.scatter + part * moments.mean_square(q.point_e - q.mean.point_d))
         # (8) information of the averaged score, and the variance of its noise
         information_e, noise_e = q.usual * ratio.value * moments.eigenvalue_e, mean.noise * scale_e**2
         # (9) the prior, at the τ of highest density
         readings = self._readings(replace(q, mean=mean))
         if self.likelihood.is_count:
             # (10) of counts: the mean by all scores so far, since one score of counts has far more noise
-            last_e = readings.mode(information_e, 1.0)
+            last_e = mode_e = readings.mode(information_e, 1.0)
+            shaken_e = 2.0**2 * noise_e / information_e**2
             # Without noise half the way: in a direction the curvature may be more than twice the average one.
             step_e = last_e if sd > 0 else 0.5 * (q.point_e + last_e)
         else:
             # (10) of log odds: a majorised Newton step, the score weighted by its share of signal
             gain_e = information_e / (information_e + noise_e)
             bound_e = q.usual * min(1.0, math.exp(tuned.REACH) * ratio.value) * moments.eigenvalue_upper_e
-            last_e = readings.along_path(gain_e * score_e, gain_e * bound_e, information_e, noise_e)
+            last_e, mode_e, precision_e = readings.along_path(
+                gain_e * score_e, gain_e * bound_e, information_e, noise_e
+            )
             step_e = last_e + t / (t + 3) * (last_e - q.last_e)
+            slope_e, bound_e = gain_e * information_e + precision_e, gain_e * bound_e + precision_e
+            steady_e = steady_variance(slope_e, bound_e, (gain_e * scale_e * sd) ** 2, t / (t + 3))
+            shaken_e = (np.sqrt(steady_e) + gain_e * np.sqrt(noise_e) / slope_e) ** 2
         # (11) a limit on the change of ψ
         step_e = step_e - q.point_e
         change = math.sqrt(moments.mean_square(step_e))
         point_e = q.point_e + step_e * min(1.0, tuned.REACH / max(change, 1e-300))
         # (12) the curvature of the averaged score, before its release; a dispersion
         guess_ee = np.diag(information_e / scale_e**2)
-        moved = replace(q, mean=mean, scatter=scatter, ratio=ratio, point_e=point_e, last_e=last_e, step=t)
-        moved = self._dispersed(s, moved, "dispersion", q.point_e, fresh=fresh)
+        by_noise = {"shaken_e": shaken_e, "noise_e": q.noise_e + part * (q.shaken_e - q.noise_e)}
+        path: dict[str, Any] = {"point_e": point_e, "last_e": last_e, "mode_e": mode_e, "step": t, **by_noise}
+        moved = replace(q, mean=mean, scatter=scatter, ratio=ratio, **path)
+        moved = self._dispersed(s, moved, "dispersion", q.point_e, fresh=part > 0.5)
         return replace(moved, curvature_ee=guess_ee, table_ee=guess_ee)
 
     def finished(self, s: Estimate, q: FirstOrderState) -> FirstOrderState:
