@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from command_line import CliRunner
 
 import dpvb
 from dpvb.cli.root import app

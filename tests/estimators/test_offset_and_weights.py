@@ -27,7 +27,6 @@ OWN: dict[str, dict[str, Any]] = {
 }
 COUNTS = ("PoissonRegression", "NegativeBinomialRegression")
 EVERY_KIND = pytest.mark.parametrize("kind", OWN)
-EVERY_FORM = pytest.mark.parametrize("covariance", ["full", "diagonal"])
 #: Every kind has one likelihood behind both forms: one kind asks the diagonal one every day.
 EVERY_KIND_AND_FORM = pytest.mark.parametrize(
     ("kind", "covariance"),
@@ -153,13 +152,16 @@ def test_weights_and_offsets_that_say_nothing_change_no_bit_of_a_release(kind: s
 
 
 @pytest.mark.guarantees("row weights")
-@EVERY_FORM
 @pytest.mark.parametrize(
-    ("name", "faults"),
+    ("name", "faults", "covariance"),
     [
-        ("exposure", [0.0, -1.0, math.nan, math.inf, -math.inf]),
-        ("offset", [math.nan, math.inf, -math.inf]),
-        ("weights", [-1e-9, -5.0, math.nan, math.inf, 0.0]),
+        pytest.param(name, faults, form, marks=[pytest.mark.slow] * (form == "diagonal" and name != "weights"))
+        for name, faults in {
+            "exposure": [0.0, -1.0, math.nan, math.inf, -math.inf],
+            "offset": [math.nan, math.inf, -math.inf],
+            "weights": [-1e-9, -5.0, math.nan, math.inf, 0.0],
+        }.items()
+        for form in ("full", "diagonal")
     ],
 )
 def test_a_row_with_a_fault_beside_its_count_is_no_row(name: str, faults: list[float], covariance: str) -> None:

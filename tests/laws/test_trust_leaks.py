@@ -306,6 +306,7 @@ def test_the_width_is_declared_and_not_found() -> None:
 
 
 @pytest.mark.guarantees("nothing inferred")
+@pytest.mark.usefixtures("few_iterations")
 @pytest.mark.parametrize(
     ("name", "relation"),
     [

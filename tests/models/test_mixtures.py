@@ -748,7 +748,7 @@ def finite(model: Any) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore::dpvb.errors.FewUnitsWarning")
-@pytest.mark.parametrize("epsilon", [math.inf, 1.0, 0.01])
+@pytest.mark.parametrize("epsilon", [math.inf, pytest.param(1.0, marks=pytest.mark.slow), 0.01])
 @pytest.mark.parametrize(
     "odd", ["no rows", "one row", "all missing", "constant", "beyond the ranges", "undeclared", "nonsense"]
 )

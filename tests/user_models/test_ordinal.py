@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import CliRunner
 from each import each
 from ordinal import ProportionalOdds
 from planted import edit, kills
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit, ndtri
-from typer.testing import CliRunner
 
 import dpvb
 from dpvb import federated
