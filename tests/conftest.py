@@ -133,6 +133,15 @@ def ledger(tmp_path: Path) -> Path:
     return tmp_path / "budget.db"
 
 
+@pytest.fixture(scope="session")
+def two_processes() -> Iterator[Any]:
+    """A cluster of two processes of this machine, which fits of many tests share: each starts in two seconds."""
+    from dpvb.cluster import LocalPool
+
+    with LocalPool(2) as pool:
+        yield pool
+
+
 @pytest.fixture
 def few_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     """A linear dynamical system is found in a few iterations on released moments, whose number decides no law."""

@@ -270,12 +270,14 @@ def test_a_number_has_neither_offset_nor_weight(bound: str) -> None:
         dpvb.LinearRegression(**EXACT).fit(*people(20), weights=np.ones(20))
 
 
-def test_persons_clusters_and_owners(tmp_path: Path) -> None:
+def test_persons_clusters_and_owners(tmp_path: Path, two_processes: Any) -> None:
     X, y = people(600)
     grouped = dpvb.LinearRegression(**PLAIN).fit(X, y, group=np.arange(600) // 3)
     assert grouped.privacy_.unit == "person"
     one = dpvb.LinearRegression(**EXACT).fit(X, y)
-    assert np.array_equal(dpvb.LinearRegression(**EXACT).fit(X, y, run=dpvb.Run(cluster="local:2")).coef_, one.coef_)
+    assert np.array_equal(
+        dpvb.LinearRegression(**EXACT).fit(X, y, run=dpvb.Run(cluster=two_processes)).coef_, one.coef_
+    )
     joined = federated.simulate(dpvb.LinearRegression(**EXACT), [(X[:200], y[:200]), (X[200:], y[200:])], num_rounds=12)
     np.testing.assert_allclose(joined.coef_, one.coef_, rtol=1e-4)
     np.testing.assert_allclose(joined.sigma_, one.sigma_, rtol=1e-4)

@@ -322,7 +322,7 @@ def written(path: Path, cells: dict[str, Any]) -> Path:
     return path
 
 
-def test_a_schema_names_what_stands_beside_a_count(tmp_path: Path) -> None:
+def test_a_schema_names_what_stands_beside_a_count(tmp_path: Path, two_processes: Any) -> None:
     """Held, streamed, of several files, by two processes and saved: the same fit; an unbounded column is refused."""
     data = rows("PoissonRegression", n=300)
     data["exposure"], data["offset"] = np.exp(data["offset"]), 0.3 * data["offset"]
@@ -337,7 +337,7 @@ def test_a_schema_names_what_stands_beside_a_count(tmp_path: Path) -> None:
     for table in (Table(cells, like), Table(csv, like), Table(csv, like, stream=True), Table(parts, like)):
         np.testing.assert_allclose(numbers(model.fit(table)), expected, rtol=1e-6)
     np.testing.assert_allclose(
-        numbers(model.fit(Table(csv, like), run=dpvb.Run(cluster="local:2"))), expected, rtol=1e-6
+        numbers(model.fit(Table(csv, like), run=dpvb.Run(cluster=two_processes))), expected, rtol=1e-6
     )
     facts = model.evaluate(Table(csv, like), public=True)
     model.save(tmp_path / "m")

@@ -489,7 +489,8 @@ def _from_attempt(handler: Handler, attempt: int) -> Handler:
     return answer
 
 
-def test_a_client_that_says_nothing_is_waited_for_no_longer_than_the_timeout() -> None:
+def test_a_client_that_says_nothing_is_waited_for_no_longer_than_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpvb.federated.server._FAREWELL_SECONDS", 0.1)  # Nor does it answer that the run is over.
     made = around("none")
     server = made.server(timeout=0.05)
     transport = server._asking.transport
