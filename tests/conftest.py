@@ -131,3 +131,19 @@ def ledger(tmp_path: Path) -> Path:
         for name in "abc":
             made.register(name, unit="row", neighboring_relation="add_or_remove_one", epsilon=4.0, delta=1e-5)
     return tmp_path / "budget.db"
+
+
+@pytest.fixture(scope="session")
+def two_processes() -> Iterator[Any]:
+    """A cluster of two processes of this machine, which fits of many tests share: each starts in two seconds."""
+    from dpvb.cluster import LocalPool
+
+    with LocalPool(2) as pool:
+        yield pool
+
+
+@pytest.fixture
+def few_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A linear dynamical system is found in a few iterations on released moments, whose number decides no law."""
+    monkeypatch.setattr("dpvb.models.sequences.linear_dynamical._ROUNDS", 3)
+    monkeypatch.setattr("dpvb.models.sequences.linear_moments._FIRST_ROUNDS", 2)

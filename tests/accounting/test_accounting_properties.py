@@ -290,7 +290,7 @@ def check_schedule(rng: np.random.Generator, levels: int, relation: str, sampler
         (20, "add_or_remove_one", "poisson", 1),
         (40, "replace_one", "fixed_size", 1),
         (30, "replace_one", "poisson", 3),
-        (100, "add_or_remove_one", "fixed_size", 2),
+        pytest.param(100, "add_or_remove_one", "fixed_size", 2, marks=pytest.mark.slow),
     ],
 )
 def test_calibration_of_many_levels(levels, relation, sampler, rates):

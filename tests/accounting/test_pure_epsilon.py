@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import CliRunner
 
 import dpvb
 from dpvb import accounting

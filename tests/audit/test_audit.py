@@ -26,10 +26,10 @@ import numpy as np
 import pytest
 import scipy.stats
 from checks import accountants, draws, formats, public_facts, words
+from command_line import CliRunner
 from each import each
 from planted import edit, kills
 from small_models import HOSTILE_ROWS, Location, table_records
-from typer.testing import CliRunner
 
 import dpvb
 from dpvb import accounting, audit, cli

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import own_models
 import pytest
+from command_line import CliRunner
 from planted import edit, kills
 from scipy import io, sparse
-from typer.testing import CliRunner
 
 import dpvb
 from dpvb import accounting, cli

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import CliRunner
 from postgresql_server import Server
-from typer.testing import CliRunner
 
 import dpvb
 from dpvb import accounting, cli

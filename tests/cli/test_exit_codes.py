@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import CliRunner
 from planted import edit, kills
-from typer.testing import CliRunner
 
 import dpvb
 from dpvb import cli, errors

@@ -279,22 +279,29 @@ def test_a_folder_in_memory_is_recognised() -> None:
 
 
 @pytest.mark.guarantees("sampling")
-@pytest.mark.parametrize("form", ["one", "two"])
-@pytest.mark.parametrize("kept", [0, 2**24])
+@pytest.mark.parametrize(
+    ("form", "kept", "batches"),
+    [
+        # Drawn batches are asked about every day from one file without room and from two files with room.
+        pytest.param(form, kept, batches, marks=[pytest.mark.slow] * (bool(batches) and (form == "one") != (kept == 0)))
+        for form in ("one", "two")
+        for kept in (0, 2**24)
+        for batches in ({}, {"sampling_prob": 0.5, "neighboring_relation": "replace_one"})
+    ],
+)
 def test_a_streamed_fit_has_the_bits_of_one_in_memory(
-    form: str, kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    form: str, kept: int, batches: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whichever pieces stay open from pass to pass, with full batches and with drawn ones."""
     monkeypatch.setattr("dpvb.data.tables.design.STREAMED_ENTRIES", kept)
     monkeypatch.setattr("dpvb.core.wall.SecureNoise", lambda: InsecureNoise(3))
     data = {"one": csv, "two": csvs}[form](tmp_path)
     whole = frame() if form == "one" else pd.concat([frame()[0::2], frame()[1::2]])
-    for batches in ({}, {"sampling_prob": 0.5, "neighboring_relation": "replace_one"}):
-        streamed, held = (
-            dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, n_steps=4, random_state=0, **batches).fit(table)
-            for table in (Table(data, SCHEMA, stream=form == "one"), Table(whole, SCHEMA))
-        )
-        np.testing.assert_array_equal(streamed.coef_, held.coef_)
+    streamed, held = (
+        dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, n_steps=4, random_state=0, **batches).fit(table)
+        for table in (Table(data, SCHEMA, stream=form == "one"), Table(whole, SCHEMA))
+    )
+    np.testing.assert_array_equal(streamed.coef_, held.coef_)
 
 
 def test_few_pieces_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

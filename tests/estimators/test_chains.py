@@ -144,7 +144,7 @@ def test_a_file_holds_the_chain_and_no_other(fitted: Any, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_forms_orders_and_processes_change_no_bit(stream: bool) -> None:
+def test_forms_orders_and_processes_change_no_bit(stream: bool, two_processes: Any) -> None:
     """Persons of three sequences each: in lists, as a long table in any order, and from files over two processes."""
     person = np.arange(600) % 200
     own = dpvb.MarkovChain(NAMES.tolist(), order=2, **EXACT).fit(X[:600], group=person)
@@ -152,7 +152,7 @@ def test_forms_orders_and_processes_change_no_bit(stream: bool) -> None:
     cells = {"who": np.repeat(person, 12), "visit": np.repeat(np.arange(600), 12), "t": np.tile(np.arange(12), 600)}
     table = {name: values[place] for name, values in (cells | {"page": X[:600].ravel()}).items()}
     events = Events(table, group="who", symbol="page", time="t", sequence="visit", stream=stream)
-    for cluster in (None, *["local:2"] * stream):
+    for cluster in (None, *[two_processes] * stream):
         found = dpvb.MarkovChain("a,b,c", order=2, **EXACT).fit(events, run=dpvb.Run(cluster=cluster))
         assert (found.transition_matrix_ == own.transition_matrix_).all()
         assert found.privacy_.unit == own.privacy_.unit == "person"

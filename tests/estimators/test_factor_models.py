@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from command_line import CliRunner
 
 import dpvb
 from dpvb.cli.root import app
@@ -125,10 +125,10 @@ def test_columns_that_a_factor_model_cannot_have_are_refused() -> None:
 
 
 @KINDS
-def test_a_cluster_releases_the_same_bits(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_releases_the_same_bits(kind: type, monkeypatch: pytest.MonkeyPatch, two_processes: Any) -> None:
     """At epsilon = inf there is no noise; what is left must be equal, bit for bit."""
     given = {"low": -4.0, "high": 4.0, "epsilon": math.inf, "delta": 1e-5}
-    alone, spread = (kind(2, **given).fit(table(), run=dpvb.Run(cluster=cluster)) for cluster in (None, "local:2"))
+    alone, spread = (kind(2, **given).fit(table(), run=dpvb.Run(cluster=cluster)) for cluster in (None, two_processes))
     np.testing.assert_array_equal(alone.get_covariance(), spread.get_covariance())
 
 

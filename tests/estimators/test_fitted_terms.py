@@ -201,6 +201,11 @@ def test_a_curve_is_the_difference_of_rows_and_of_draws(covariance: str) -> None
     )
 
 
+@pytest.fixture(scope="module")
+def simulated() -> dpvb.LogisticRegression:
+    return dpvb.LogisticRegression(**EXACT).dry_run(schema=curved())
+
+
 @pytest.mark.parametrize(
     ("ask", "match"),
     [
@@ -226,10 +231,9 @@ def test_a_curve_is_the_difference_of_rows_and_of_draws(covariance: str) -> None
         (lambda m: m.partial_effect("age", [40], given={"smokes": "no"}, level=1.5), "level"),
     ],
 )
-def test_a_curve_of_nothing_is_refused_with_a_way_out(ask: Any, match: str) -> None:
-    model = dpvb.LogisticRegression(**EXACT).dry_run(schema=curved())
+def test_a_curve_of_nothing_is_refused_with_a_way_out(ask: Any, match: str, simulated: Any) -> None:
     with pytest.raises(ParameterError, match=match):
-        ask(model)
+        ask(simulated)
 
 
 def test_a_model_without_named_columns_has_no_curve() -> None:

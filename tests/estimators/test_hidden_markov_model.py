@@ -224,7 +224,7 @@ def test_a_model_file_of_another_shape_is_refused(fitted: dpvb.HiddenMarkovModel
 
 
 @pytest.mark.parametrize("kind", ["categorical", pytest.param("gaussian", marks=pytest.mark.slow)])
-def test_processes_release_the_same_bits(kind: str) -> None:
+def test_processes_release_the_same_bits(kind: str, two_processes: Any) -> None:
     """Steps over symbols, and moments of numbers; more sequences than stand side by side."""
     code_nt, _ = people(400)
     given: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-6, "random_state": 1}
@@ -235,7 +235,7 @@ def test_processes_release_the_same_bits(kind: str) -> None:
         if kind == "categorical"
         else code_nt[..., None] + np.random.default_rng(0).random((*code_nt.shape, 1)) / 9
     )
-    one, two = (own(2, **given).fit(x, run=dpvb.Run(cluster=c)) for c in (None, "local:2"))
+    one, two = (own(2, **given).fit(x, run=dpvb.Run(cluster=c)) for c in (None, two_processes))
     arrays = trees.written(two._record)[0]
     for name, array in trees.written(one._record)[0].items():
         np.testing.assert_array_equal(array, arrays[name])
@@ -467,7 +467,7 @@ def test_several_owners_learn_what_one_would() -> None:
     "given",
     ["gaussian", *(pytest.param(f"{kind}, steps", marks=pytest.mark.slow) for kind in ("bernoulli", "poisson"))],
 )
-def test_processes_and_owners_make_of_whatever_states_show_what_one_makes(given: str) -> None:
+def test_processes_and_owners_make_of_whatever_states_show_what_one_makes(given: str, two_processes: Any) -> None:
     """Processes the same bits; owners without noise the same numbers, to the rounding of their sums."""
     kind, _, steps = given.partition(", ")
     rng, state_nt = np.random.default_rng(5), np.random.default_rng(4).integers(0, 2, (150, 8))
@@ -481,7 +481,7 @@ def test_processes_and_owners_make_of_whatever_states_show_what_one_makes(given:
     columns |= {"emissions": kind, "n_steps": 2} if steps else {}
     own: Any = dpvb.GaussianHiddenMarkovModel if kind == "gaussian" else dpvb.HiddenMarkovModel
     exact = own(2, n_init=1, max_length=8, epsilon=math.inf, delta=1e-6, random_state=1, **columns)
-    one, two = clone(exact).fit(x), clone(exact).fit(x, run=dpvb.Run(cluster="local:2"))
+    one, two = clone(exact).fit(x), clone(exact).fit(x, run=dpvb.Run(cluster=two_processes))
     joined = dpvb.federated.simulate(exact, [x[:50], x[50:120], x[120:]])
     arrays, of_joined = (trees.written(model._record)[0] for model in (two, joined))
     for name, array in trees.written(one._record)[0].items():

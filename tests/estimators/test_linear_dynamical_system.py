@@ -22,6 +22,7 @@ BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 EXACT: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-6}
 TURN = 0.95 * np.array([[math.cos(0.5), -math.sin(0.5)], [math.sin(0.5), math.cos(0.5)]])
 SHOWN = np.array([[10.0, 0.0], [4.0, 2.0]])
+FEW = pytest.mark.usefixtures("few_iterations")
 NOISE, MEAN = np.array([2.0, 0.5]), np.array([110.0, 8.0])
 
 
@@ -140,8 +141,9 @@ def test_noise_costs_little_where_people_are_many_and_ranges_too_wide() -> None:
     assert scores[0] - scores[2] < 0.3
 
 
+@FEW
 @pytest.mark.parametrize("stream", [False, True])
-def test_forms_and_processes_release_the_same(stream: bool) -> None:
+def test_forms_and_processes_release_the_same(stream: bool, two_processes: Any) -> None:
     """Persons of two sequences each: in lists, as a long table in any order, and over two processes."""
     x, person = people(60, length=7, seed=8), np.arange(60) % 30
     own = dpvb.LinearDynamicalSystem(2, max_length=7, **BOUNDS, **EXACT).fit(x, group=person)
@@ -150,7 +152,7 @@ def test_forms_and_processes_release_the_same(stream: bool) -> None:
     cells |= {"a": x[..., 0].ravel(), "b": x[..., 1].ravel()}
     table = {name: values[place] for name, values in cells.items()}
     events = Events(table, group="who", values="a,b", time="t", sequence="part", stream=stream)
-    for cluster in (None, *["local:2"] * stream):
+    for cluster in (None, *[two_processes] * stream):
         found = dpvb.LinearDynamicalSystem(2, max_length=7, **BOUNDS, **EXACT).fit(
             events, run=dpvb.Run(cluster=cluster)
         )
@@ -158,6 +160,7 @@ def test_forms_and_processes_release_the_same(stream: bool) -> None:
         assert found.privacy_.unit == own.privacy_.unit == "person"
 
 
+@FEW
 @pytest.mark.guarantees("sequence moments")
 def test_hostile_records_are_their_own_persons_alone(capsys: Any) -> None:
     x = people(40, length=7, seed=9)
@@ -171,6 +174,7 @@ def test_hostile_records_are_their_own_persons_alone(capsys: Any) -> None:
     assert capsys.readouterr().out == ""
 
 
+@FEW
 def test_several_owners_learn_what_one_would() -> None:
     x, exact = people(90, length=7, seed=10), dpvb.LinearDynamicalSystem(2, max_length=7, **BOUNDS, **EXACT)
     joined = dpvb.federated.simulate(exact, [x[:40], x[40:70], x[70:]])
@@ -178,6 +182,7 @@ def test_several_owners_learn_what_one_would() -> None:
     np.testing.assert_allclose(joined._q.pooled, whole._q.pooled, rtol=1e-6, atol=1e-6)
 
 
+@FEW
 def test_a_ledger_counts_a_fit_and_a_folder_goes_on_with_it(tmp_path: Path) -> None:
     with Ledger(tmp_path / "budget.db") as made:
         made.register("days", unit="sequence", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)
@@ -191,6 +196,7 @@ def test_a_ledger_counts_a_fit_and_a_folder_goes_on_with_it(tmp_path: Path) -> N
         assert len([one for one in found.entries() if one.kind == "charge"]) == 1
 
 
+@FEW
 def test_a_dry_run_reads_nothing_and_select_finds_the_better_number_of_states() -> None:
     model = dpvb.LinearDynamicalSystem(1, max_length=12, **BOUNDS, **BUDGET)
     assert model.dry_run(n_units=300).privacy_.dry_run

@@ -27,6 +27,8 @@ FITS = {
     "belief network": (f"dpvb.SigmoidBeliefNetwork(5, {COMMON})", 100_000, 50, "held"),
     "topics": (f"dpvb.LDA(20, public_vocabulary=True, {COMMON})", 2_000, 50_000, "held"),
 }
+#: What a process needs by itself, rows in memory, sparse rows, and rows in a file.
+EVERY_DAY = ("hardly any rows", "mixture", "topics", "file, streamed")
 FIT = """
 import sys, warnings
 warnings.simplefilter("ignore")
@@ -56,7 +58,9 @@ print(next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmH
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is of Linux")
-@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in EVERY_DAY)) for name in FITS]
+)
 def test_the_forecast_is_near_the_measured_peak(name: str, tmp_path: Path) -> None:
     kind, n, d, form = FITS[name]
     path, columns = "", {"width": d}

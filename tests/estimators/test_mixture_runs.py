@@ -132,9 +132,9 @@ def test_settings_of_a_table_are_chosen() -> None:
     assert best.privacy_.epsilon <= 8.0
 
 
-def test_a_cluster_gives_the_same_bits_with_a_check() -> None:
+def test_a_cluster_gives_the_same_bits_with_a_check(two_processes: Any) -> None:
     table, exact = part(people(200), slice(None)), {**GIVEN, "epsilon": np.inf}
-    same(*(dpvb.Mixture(2, **exact).fit(table, run=dpvb.Run(cluster=cluster)) for cluster in (None, "local:2")))
+    same(*(dpvb.Mixture(2, **exact).fit(table, run=dpvb.Run(cluster=cluster)) for cluster in (None, two_processes)))
 
 
 def test_a_file_whose_groups_say_nothing_of_a_row_is_refused(tmp_path: Path) -> None:

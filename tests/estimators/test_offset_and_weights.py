@@ -27,7 +27,6 @@ OWN: dict[str, dict[str, Any]] = {
 }
 COUNTS = ("PoissonRegression", "NegativeBinomialRegression")
 EVERY_KIND = pytest.mark.parametrize("kind", OWN)
-EVERY_FORM = pytest.mark.parametrize("covariance", ["full", "diagonal"])
 #: Every kind has one likelihood behind both forms: one kind asks the diagonal one every day.
 EVERY_KIND_AND_FORM = pytest.mark.parametrize(
     ("kind", "covariance"),
@@ -153,13 +152,16 @@ def test_weights_and_offsets_that_say_nothing_change_no_bit_of_a_release(kind: s
 
 
 @pytest.mark.guarantees("row weights")
-@EVERY_FORM
 @pytest.mark.parametrize(
-    ("name", "faults"),
+    ("name", "faults", "covariance"),
     [
-        ("exposure", [0.0, -1.0, math.nan, math.inf, -math.inf]),
-        ("offset", [math.nan, math.inf, -math.inf]),
-        ("weights", [-1e-9, -5.0, math.nan, math.inf, 0.0]),
+        pytest.param(name, faults, form, marks=[pytest.mark.slow] * (form == "diagonal" and name != "weights"))
+        for name, faults in {
+            "exposure": [0.0, -1.0, math.nan, math.inf, -math.inf],
+            "offset": [math.nan, math.inf, -math.inf],
+            "weights": [-1e-9, -5.0, math.nan, math.inf, 0.0],
+        }.items()
+        for form in ("full", "diagonal")
     ],
 )
 def test_a_row_with_a_fault_beside_its_count_is_no_row(name: str, faults: list[float], covariance: str) -> None:
@@ -320,7 +322,7 @@ def written(path: Path, cells: dict[str, Any]) -> Path:
     return path
 
 
-def test_a_schema_names_what_stands_beside_a_count(tmp_path: Path) -> None:
+def test_a_schema_names_what_stands_beside_a_count(tmp_path: Path, two_processes: Any) -> None:
     """Held, streamed, of several files, by two processes and saved: the same fit; an unbounded column is refused."""
     data = rows("PoissonRegression", n=300)
     data["exposure"], data["offset"] = np.exp(data["offset"]), 0.3 * data["offset"]
@@ -335,7 +337,7 @@ def test_a_schema_names_what_stands_beside_a_count(tmp_path: Path) -> None:
     for table in (Table(cells, like), Table(csv, like), Table(csv, like, stream=True), Table(parts, like)):
         np.testing.assert_allclose(numbers(model.fit(table)), expected, rtol=1e-6)
     np.testing.assert_allclose(
-        numbers(model.fit(Table(csv, like), run=dpvb.Run(cluster="local:2"))), expected, rtol=1e-6
+        numbers(model.fit(Table(csv, like), run=dpvb.Run(cluster=two_processes))), expected, rtol=1e-6
     )
     facts = model.evaluate(Table(csv, like), public=True)
     model.save(tmp_path / "m")

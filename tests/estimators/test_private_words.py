@@ -162,8 +162,8 @@ def test_a_person_is_one_unit() -> None:
     assert "lonely" not in found.vocabulary_
 
 
-def test_a_cluster_finds_the_same_to_the_last_bit(fixed_noise: None) -> None:
-    alone, spread = model().fit(texts()), model().fit(texts(), run=dpvb.Run(cluster="local:2"))
+def test_a_cluster_finds_the_same_to_the_last_bit(fixed_noise: None, two_processes: Any) -> None:
+    alone, spread = model().fit(texts()), model().fit(texts(), run=dpvb.Run(cluster=two_processes))
     assert alone.vocabulary_ == spread.vocabulary_
     np.testing.assert_array_equal(alone.components_, spread.components_)
 

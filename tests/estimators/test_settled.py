@@ -47,7 +47,13 @@ def test_intervals_after_too_few_steps_are_too_narrow_and_the_fit_says_so(option
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"n_steps": 32, "covariance": "diagonal"}, {"n_steps": 1, "linear": True}], ids=str
+    "options",
+    [
+        {},
+        pytest.param({"n_steps": 32, "covariance": "diagonal"}, marks=pytest.mark.slow),
+        {"n_steps": 1, "linear": True},
+    ],
+    ids=str,
 )
 def test_intervals_of_a_fit_that_does_not_warn_cover_the_truth(options: dict[str, Any]) -> None:
     # The score of a linear regression is linear: one step is enough.

@@ -64,7 +64,7 @@ EXCLUDED_OF["LinearRegression"] = {
 }
 REGRESSIONS = [
     dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, n_steps=2, max_row_norm=1.0),
-    dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, n_steps=20, low=-10.0, high=10.0),
+    dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, n_steps=4, low=-10.0, high=10.0),
     dpvb.PoissonRegression(epsilon=1.0, delta=1e-5, n_steps=2, max_count=5, max_row_norm=1.0),
     dpvb.NegativeBinomialRegression(epsilon=1.0, delta=1e-5, n_steps=2, max_count=5, max_row_norm=1.0),
     dpvb.LinearRegression(epsilon=1.0, delta=1e-5, n_steps=2, y_range=(-300.0, 300.0), max_row_norm=1.0),

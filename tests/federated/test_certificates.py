@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from command_line import CliRunner
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from typer.testing import CliRunner
 
 from dpvb.cli import app
 from dpvb.errors import FederationError, ParameterError

@@ -382,7 +382,7 @@ def _sometimes(handler: Handler) -> Handler:
 
 @pytest.mark.guarantees("aborted runs")
 @EVERY_TRUST
-@pytest.mark.parametrize("step", [0, 1, 3, ROUNDS - 1])
+@pytest.mark.parametrize("step", [0, pytest.param(1, marks=pytest.mark.slow), 3, ROUNDS - 1])
 def test_a_client_that_leaves_ends_a_run_that_may_miss_none(trust: str, step: int, ledger: Path) -> None:
     """At any step: the error names it, nothing more is asked, and everybody was charged the plan, once."""
     made = around(trust, epsilon=1.0, ledger=ledger)
@@ -489,7 +489,8 @@ def _from_attempt(handler: Handler, attempt: int) -> Handler:
     return answer
 
 
-def test_a_client_that_says_nothing_is_waited_for_no_longer_than_the_timeout() -> None:
+def test_a_client_that_says_nothing_is_waited_for_no_longer_than_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpvb.federated.server._FAREWELL_SECONDS", 0.1)  # Nor does it answer that the run is over.
     made = around("none")
     server = made.server(timeout=0.05)
     transport = server._asking.transport

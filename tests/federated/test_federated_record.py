@@ -150,7 +150,7 @@ def test_a_server_that_dies_at_any_call_is_taken_over(trust: str, after: bool, e
 @edit("core/wall.py", "total = recorded(journal, step, release, np.float64)", "total = None")
 @edit("federated/record.py", "INSERT INTO releases", "INSERT OR REPLACE INTO releases")
 @EVERY_TRUST
-@pytest.mark.parametrize("life", [7, 9])
+@pytest.mark.parametrize("life", [7, pytest.param(9, marks=pytest.mark.slow)])
 def test_servers_that_die_all_the_time_charge_nobody_twice(trust: str, life: int, ledger: Path, tmp_path: Path) -> None:
     made = around(trust, epsilon=1.0, ledger=ledger)
     _, server, deaths = taken_over(made, tmp_path / "server", [life] * 200)

@@ -31,7 +31,7 @@ from dpvb.core.grids import grids_of
 from dpvb.core.model import robbins_monro
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Plan
-from dpvb.core.sampling import FixedSize, FullBatch, Poisson
+from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.core.source import LARGEST_BATCH, is_shipped
 from dpvb.core.wall import Wall
 from dpvb.results.audit_report import Check
@@ -39,6 +39,7 @@ from dpvb.results.audit_report import Check
 #: Cases of a class and phase that others have too, whose statistics or clipping are of another form.
 OTHER_FORMS = ("curvature_joint", "beside_last", "dispersion_last", "mixed_step", "classes_words_first")
 EVERY_MODEL = pytest.mark.parametrize("case", CASES, ids=NAMES)
+SAMPLERS: list[Sampler] = [FullBatch(), FixedSize(2, 20), Poisson(0.3)]
 _BAD = [math.nan, math.inf, -math.inf]
 
 
@@ -113,19 +114,28 @@ def a_bad_row_of_a_person_counts_as_no_row(case: Case, look: Look) -> None:
             assert np.abs(with_it[name] - without[name]).max() <= 2**16, value
 
 
+def hard_data(case: Case) -> list[Any]:
+    """No rows, one extreme row, and all extreme rows."""
+    return [np.zeros((0, case.width)), case.hostile[1:2], case.hostile]
+
+
 def a_run_is_finite_on_any_data(case: Case, look: Look) -> None:
-    for data in (np.zeros((0, case.width)), case.hostile[1:2], case.hostile):
-        for sampler in (FullBatch(), Poisson(0.3), FixedSize(2, 20)):
-            plan: Plan = case.whole(sampler, [3.0, 1.0, 2.0])
-            wall: Wall[Any] = Wall(case.source(data), plan, noise=InsecureNoise(5))
-            q, estimate = loop.fit(case.model, wall, plan, rho=robbins_monro(1.0, 0.7), rng=np.random.default_rng(2))
-            parts = vars(q).values() if dataclasses.is_dataclass(q) else [q]
-            assert all(np.isfinite(part).all() for part in parts if isinstance(part, (float, np.ndarray)))
-            for name in case.model.blocks:
-                assert np.isfinite(estimate.noisy(name)).all()
-                assert np.isfinite(estimate.project(name)).all()
-            assert estimate.receipt is not None
-            assert estimate.receipt.step == len(plan) - 1
+    """Each data set with one sampler; the slow test below has every pair."""
+    for data, sampler in zip(hard_data(case), SAMPLERS, strict=True):
+        run_is_finite(case, data, sampler)
+
+
+def run_is_finite(case: Case, data: Any, sampler: Sampler) -> None:
+    plan: Plan = case.whole(sampler, [3.0, 1.0, 2.0])
+    wall: Wall[Any] = Wall(case.source(data), plan, noise=InsecureNoise(5))
+    q, estimate = loop.fit(case.model, wall, plan, rho=robbins_monro(1.0, 0.7), rng=np.random.default_rng(2))
+    parts = vars(q).values() if dataclasses.is_dataclass(q) else [q]
+    assert all(np.isfinite(part).all() for part in parts if isinstance(part, (float, np.ndarray)))
+    for name in case.model.blocks:
+        assert np.isfinite(estimate.noisy(name)).all()
+        assert np.isfinite(estimate.project(name)).all()
+    assert estimate.receipt is not None
+    assert estimate.receipt.step == len(plan) - 1
 
 
 LAWS: list[Callable[[Case, Look], None]] = [
@@ -187,6 +197,7 @@ def look(case: Case) -> Look:
 @kills("NaN", "NaN passes the clip", "location")
 @edit("core/blocks.py", "2.0**-1000, 0.0), np.inf)", "2.0**-1000, 0.0), 0.0)")
 @edit("core/clipped_sums.py", "np.where(usable & (norms[name] > 0),", "np.where(usable,")
+@pytest.mark.usefixtures("few_iterations")
 @one_of_each(CASES, also=OTHER_FORMS)
 @each("law", LAWS, ids=lambda law: law.__name__)
 def test_a_model_keeps_every_law(case: Case, look: Look, law: Callable[[Case, Look], None]) -> None:
@@ -204,6 +215,13 @@ def test_a_model_keeps_the_laws_at_another_q_and_for_persons_of_ten_thousand_row
     else:
         holds(Look(case, 10).persons((LARGEST_BATCH,)))
         assert not Look(case, 10).persons((10_000,)).compared
+
+
+@pytest.mark.slow
+@EVERY_MODEL
+def test_a_run_with_any_sampler_is_finite_on_any_data(case: Case) -> None:
+    for data, sampler in itertools.product(hard_data(case), SAMPLERS):
+        run_is_finite(case, data, sampler)
 
 
 @pytest.mark.guarantees("own part")

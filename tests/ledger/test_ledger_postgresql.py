@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import CliRunner
 from planted import edit, kills
 from postgresql_server import Server, running
-from typer.testing import CliRunner
 
 import dpvb
 from dpvb import cli

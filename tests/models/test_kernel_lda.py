@@ -1,6 +1,8 @@
 """The LDA kernel against plain iteration, exact integers and its own promises of purity."""
 
+import itertools
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from dpvb.errors import ParameterError
 from dpvb.models.topics import kernel, kernel_numba
 
 ENGINES = (topic_kernel, kernel)
+#: Prior of the seven topics of a corpus.
+ALPHA = np.linspace(0.05, 0.8, 7)
 
 
 def corpus(seed, *, docs=40, terms=60, topics=7, length=80, concentration=0.1):
@@ -73,20 +77,25 @@ def exact_norm_squared(row_vk):
     return sum(int(x) ** 2 for x in row_vk.ravel())
 
 
+@cache
+def converged():
+    """The limits of the plain iteration for all documents of a corpus; both engines are compared with them."""
+    indptr, indices, counts, b_vk = corpus(1)
+    rows = [slice(*ends) for ends in itertools.pairwise(indptr)]
+    return [plain(counts[row], b_vk[indices[row]], ALPHA, tol=1e-10)[0] for row in rows]
+
+
 @pytest.mark.parametrize("engine", ENGINES, ids=["numpy", "numba"])
 def test_converged_gamma_is_that_of_the_explicit_responsibilities(engine):
     indptr, indices, counts, b_vk = corpus(1)
-    alpha_k = np.linspace(0.05, 0.8, 7)
-    theta_nk, ratio_j, _, gamma_nk = engine.local_step(
-        indptr, indices, counts, b_vk, alpha_k, tol=1e-10, max_iter=20_000
-    )
+    theta_nk, ratio_j, _, gamma_nk = engine.local_step(indptr, indices, counts, b_vk, ALPHA, tol=1e-10, max_iter=20_000)
     for n in range(indptr.size - 1):
         row = slice(indptr[n], indptr[n + 1])
-        expected_k, _ = plain(counts[row], b_vk[indices[row]], alpha_k, tol=1e-10)
+        expected_k = converged()[n]
         np.testing.assert_allclose(gamma_nk[n], expected_k, rtol=1e-5, atol=1e-7)
         s_vk = statistic(indptr, indices, ratio_j, theta_nk, b_vk, n)
         np.testing.assert_allclose(s_vk.sum(1)[indices[row]], counts[row], rtol=1e-12)
-        np.testing.assert_allclose(alpha_k + s_vk.sum(0), gamma_nk[n], rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(ALPHA + s_vk.sum(0), gamma_nk[n], rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=["numpy", "numba"])
@@ -104,11 +113,24 @@ def test_converged_gamma_is_a_stationary_point_of_the_bound(engine):
             assert abs(slope) < 1e-8
 
 
+@cache
+def summed_statistic():
+    """The statistic of a corpus by the plain iteration, to which statistics of both types are compared."""
+    indptr, indices, counts, b_vk = corpus(3, docs=40, terms=200, topics=20)
+    alpha_k, expected_vk = np.full(20, 0.05), np.zeros(b_vk.shape)
+    for n in range(indptr.size - 1):
+        row = slice(indptr[n], indptr[n + 1])
+        gamma_k, _ = plain(counts[row], b_vk[indices[row]], alpha_k, tol=1e-8, max_iter=10_000)
+        phi_jk = b_vk[indices[row]] * np.exp(digamma(gamma_k))
+        expected_vk[indices[row]] += counts[row, None] * phi_jk / phi_jk.sum(1, keepdims=True)
+    return expected_vk
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_compiled_statistic_at_tight_tolerance(dtype):
     """Relative L1 error of the summed statistic against float64 topics and the plain iteration."""
     indptr, indices, counts, b_vk = corpus(3, docs=40, terms=200, topics=20)
-    alpha_k = np.full(20, 0.05)
+    alpha_k, expected_vk = np.full(20, 0.05), summed_statistic()
     sums = []
     for engine, topics in ((topic_kernel, b_vk), (kernel, b_vk.astype(dtype))):
         theta_nk, ratio_j, _, _ = engine.local_step(indptr, indices, counts, topics, alpha_k, tol=1e-8, max_iter=10_000)
@@ -116,12 +138,6 @@ def test_compiled_statistic_at_tight_tolerance(dtype):
         weight_n = np.ones(indptr.size - 1)
         engine.accumulate(indptr, indices, ratio_j, theta_nk, weight_n, topics, 2.0**-40, out_vk)
         sums.append(out_vk * 2.0**-40)
-    expected_vk = np.zeros(b_vk.shape)
-    for n in range(indptr.size - 1):
-        row = slice(indptr[n], indptr[n + 1])
-        gamma_k, _ = plain(counts[row], b_vk[indices[row]], alpha_k, tol=1e-8, max_iter=10_000)
-        phi_jk = b_vk[indices[row]] * np.exp(digamma(gamma_k))
-        expected_vk[indices[row]] += counts[row, None] * phi_jk / phi_jk.sum(1, keepdims=True)
     total = expected_vk.sum()
     assert np.abs(sums[0] - expected_vk).sum() < 1e-6 * total
     assert np.abs(sums[1] - expected_vk).sum() < (1e-5 if dtype == np.float32 else 1e-6) * total

@@ -181,6 +181,7 @@ def test_a_score_is_a_sequences_own_and_what_is_missing_costs_nothing() -> None:
     assert model.score(q, numbers.rows([longer]))[0] == pytest.approx(alone[0], rel=1e-12)
 
 
+@pytest.mark.usefixtures("few_iterations")
 def test_noise_alone_still_makes_a_system() -> None:
     """Of nobody, of one, and of many with far too much noise."""
     numbers = Points(D, 0.0, 1.0)

@@ -711,10 +711,10 @@ def test_a_file_with_a_covariance_that_is_none_is_refused(tmp_path: Any) -> None
             dpvb.load(tmp_path / name)
 
 
-def test_a_cluster_gives_the_same_bits() -> None:
+def test_a_cluster_gives_the_same_bits(two_processes: Any) -> None:
     table = Table(people(200), SCHEMA)
     one, two = (
-        dpvb.Mixture(2, **KINDS, **EXACT, n_steps=3).fit(table, run=dpvb.Run(cluster=c)) for c in (None, "local:2")
+        dpvb.Mixture(2, **KINDS, **EXACT, n_steps=3).fit(table, run=dpvb.Run(cluster=c)) for c in (None, two_processes)
     )
     np.testing.assert_array_equal(one.means_, two.means_)
     np.testing.assert_array_equal(one.probabilities_["job"], two.probabilities_["job"])
@@ -748,7 +748,7 @@ def finite(model: Any) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore::dpvb.errors.FewUnitsWarning")
-@pytest.mark.parametrize("epsilon", [math.inf, 1.0, 0.01])
+@pytest.mark.parametrize("epsilon", [math.inf, pytest.param(1.0, marks=pytest.mark.slow), 0.01])
 @pytest.mark.parametrize(
     "odd", ["no rows", "one row", "all missing", "constant", "beyond the ranges", "undeclared", "nonsense"]
 )

@@ -492,14 +492,16 @@ def test_bins_are_shown_in_the_units_of_their_columns() -> None:
     assert "since=2000-01-01T00:00 to 2009-12-31T12:00" in names
 
 
-def test_a_cluster_and_a_ledger_change_no_bit(tmp_path: Any) -> None:
+def test_a_cluster_and_a_ledger_change_no_bit(tmp_path: Any, two_processes: Any) -> None:
     """Two processes; a run that is read again costs nothing."""
     (counts, y), table = documents(200), Table(people(200), SCHEMA)
     for given, data in (
         (OPTIONS, (table,)),
         ({"vocabulary": VOCABULARY, "classes": (0, 1)}, (counts, y)),
     ):
-        one, two = (dpvb.NaiveBayes(**given, **EXACT).fit(*data, run=dpvb.Run(cluster=c)) for c in (None, "local:2"))
+        one, two = (
+            dpvb.NaiveBayes(**given, **EXACT).fit(*data, run=dpvb.Run(cluster=c)) for c in (None, two_processes)
+        )
         np.testing.assert_array_equal(one._q.number_k, two._q.number_k)
         np.testing.assert_array_equal(one._q.expected_kv, two._q.expected_kv)
         np.testing.assert_array_equal(one._q.word_kw, two._q.word_kw)

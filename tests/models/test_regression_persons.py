@@ -334,8 +334,14 @@ def fitted(make: Any, data: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch, **
     return make.fit(X, *data, **more)
 
 
-@pytest.mark.parametrize("covariance", ["full", "diagonal"])
-@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize(
+    ("name", "covariance"),
+    [
+        pytest.param(name, form, marks=[pytest.mark.slow] * (form == "diagonal" and name != "negative binomial"))
+        for name in FITS
+        for form in ("full", "diagonal")
+    ],
+)
 def test_persons_with_one_row_each_have_the_bits_of_rows(
     name: str, covariance: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

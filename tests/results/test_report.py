@@ -171,9 +171,21 @@ def test_numbers_are_the_accountants(sampler, relation):
 # Texts
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda s: s.name)
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("clip", ["block", "joint"])
+@pytest.mark.parametrize(
+    ("clip", "relation", "sampler"),
+    [
+        pytest.param(
+            clip,
+            relation,
+            sampler,
+            id=f"{clip}-{relation}-{sampler.name}",
+            marks=[pytest.mark.slow] * (clip == "joint" and sampler.name != "full_batch"),
+        )
+        for clip in ("block", "joint")
+        for relation in RELATIONS
+        for sampler in SAMPLERS
+    ],
+)
 def test_the_text_states_every_fact(sampler, relation, clip):
     plan = plan_of(sampler, relation=relation, unit="person", clip=clip)
     statement = statement_of(plan, n_units=400_000, delta=1e-7)

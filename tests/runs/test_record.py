@@ -10,9 +10,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from command_line import CliRunner
 from killed_fit import stop_after_two
 from planted import edit, kills
-from typer.testing import CliRunner
 
 import dpvb
 from dpvb import cli

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from command_line import CliRunner
 from killed_fit import stop_after_two
 from planted import edit, kills
-from typer.testing import CliRunner
 
 import dpvb
 from dpvb import cli

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import CliRunner
 from each import each
 from ordinal import ProportionalOdds
 from planted import edit, kills
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit, ndtri
-from typer.testing import CliRunner
 
 import dpvb
 from dpvb import federated
@@ -191,9 +191,9 @@ def test_it_goes_to_a_file_and_back(fitted: Any, tmp_path: Path) -> None:
     assert again.score(*people(500, 1), public=True) == fitted.score(*people(500, 1), public=True)
 
 
-def test_clusters_persons_owners_and_dry_runs_are_as_for_ours() -> None:
+def test_clusters_persons_owners_and_dry_runs_are_as_for_ours(two_processes: Any) -> None:
     x_nd, y_n = people(600)
-    alone, spread = (odds(math.inf).fit(x_nd, y_n, run=dpvb.Run(cluster=cluster)) for cluster in (None, "local:2"))
+    alone, spread = (odds(math.inf).fit(x_nd, y_n, run=dpvb.Run(cluster=cluster)) for cluster in (None, two_processes))
     assert alone.intervals() == spread.intervals()
     assert odds().fit(x_nd, y_n, group=np.arange(600) // 3).privacy_.unit == "person"
     parts = [(x_nd[:300], y_n[:300]), (x_nd[300:], y_n[300:])]
