@@ -100,10 +100,13 @@ def test_a_second_fit_is_as_sure_as_it_may_be(first: Any, tmp_path: Path) -> Non
         total += float(error_r @ np.linalg.solve(table.covariance, error_r))
     assert total < chi2.isf(1e-6, 3 * fits)
     first.save(tmp_path / "first.dpvb")
-    X, y = people(rng)
-    alone = dpvb.LinearRegression(**PRIVATE).fit(X, y)
-    both = dpvb.LinearRegression(**PRIVATE, prior=tmp_path / "first.dpvb").fit(X, y)
-    assert np.mean(both.coef_std_ / alone.coef_std_) < 1 / 1.15
+    ratios = []
+    for _ in range(6):
+        X, y = people(rng)
+        alone = dpvb.LinearRegression(**PRIVATE).fit(X, y)
+        both = dpvb.LinearRegression(**PRIVATE, prior=tmp_path / "first.dpvb").fit(X, y)
+        ratios.append(np.mean(both.coef_std_ / alone.coef_std_))
+    assert np.mean(ratios) < 0.95  # .72 in 60 fits; the standard deviation of one is .07.
     assert "an earlier release, with the guarantee for each row behind it of epsilon = " in " ".join(
         str(both.privacy_).split()
     )
