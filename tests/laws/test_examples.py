@@ -31,13 +31,15 @@ def modules_with_examples() -> list[str]:
 
 @pytest.mark.parametrize("name", modules_with_examples())
 def test_every_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a folder of its own, without a ledger; warnings of small examples are not shown."""
-    monkeypatch.chdir(tmp_path)
+    """Each in a folder of its own, without a ledger; warnings of small examples are not shown."""
     found = [one for one in doctest.DocTestFinder().find(importlib.import_module(name)) if one.examples]
     assert found
     said: list[str] = []
     runner = doctest.DocTestRunner(verbose=False)
-    for one in found:
+    for number, one in enumerate(found):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        monkeypatch.chdir(folder)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             runner.run(one, out=said.append)

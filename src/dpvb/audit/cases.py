@@ -96,7 +96,8 @@ class Case:
         >>> import numpy as np
         >>> from dpvb.audit import Case, Matrix
         >>> from dpvb.papers.conjugate_exponential import BetaBernoulli
-        >>> case = Case("rate", BetaBernoulli(), Matrix, lambda rng, n: rng.random((n, 1)), hostile=np.array([[0.0], [9.9]]))
+        >>> hostile = np.array([[0.0], [9.9]])
+        >>> case = Case("rate", BetaBernoulli(), Matrix, records=lambda rng, n: rng.random((n, 1)), hostile=hostile)
         >>> case.width, case.phases
         (1, ['step'])
     """
