@@ -24,8 +24,8 @@ scales, the estimate falls towards 0, and takes the interval with it.
 
 A linear step overlooks *saturation*: the wider log odds spread, the nearer to ½ is their probability. Over rows, the
 log odds xᵀm at weights m have a mean and a variance, both read from the second moments. If they are normal, the mean
-probability is σ(mean/√(1 + π variance/8)) (MacKay 1992). A Newton step from a small variance to a large one keeps the
-mean, although the divisor grows: if most responses are zeros, it predicts too many ones. `saturation_shift` corrects the mean.
+probability is σ(mean/√(1 + π variance/8)) (MacKay 1992). A Newton step to a large variance keeps the mean, although the
+divisor grows: if most responses are zeros, it predicts too many ones. `saturation_shift` corrects the mean log odds.
 
 A *robust* model also releases J = Σ f fᵀ over units, f the score of a unit at ū: a sum over the rows of a person. J is
 the variance of Ḡ between samples whether or not rows of a person are independent, and whatever the spread of their
