@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 WORDS = "words, pages in docs"
 #: Largest numbers allowed. A commit that lowers a count lowers its limit, but that of words: pages may grow up to it.
 LIMITS = {
-    WORDS: 48_500,
+    WORDS: 45_000,
     "banned phrases, pages": 3,
     "banned phrases, docstrings and messages": 15,
     "banned phrases, comments": 0,
