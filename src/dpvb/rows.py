@@ -33,6 +33,13 @@ class CountRows:
         indices: word ids, shape (entries,).
         counts: how often each word occurs, shape (entries,).
         width: number of vocabulary terms; public.
+
+    Examples:
+        >>> import numpy as np
+        >>> from dpvb.data import BagOfWords
+        >>> [chunk] = BagOfWords(np.array([[2, 0, 1], [0, 1, 0]])).chunks()
+        >>> chunk.rows.num_rows, chunk.rows.csr().toarray().tolist()
+        (2, [[2.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
     """
 
     indptr: Ints
@@ -102,6 +109,13 @@ class DesignRows:
         offset_n: what is added to ψ, (n,); None: nothing.
         weight_n: how many rows a row counts as, (n,); None: one.
         person_n: the person of each row, nondecreasing from 0, (n,); None: every row is a unit.
+
+    Examples:
+        >>> import numpy as np
+        >>> from dpvb.data import DesignRows
+        >>> rows = DesignRows(np.eye(2), np.array([0.0, 1.0]), np.ones(2))
+        >>> len(rows.part(slice(0, 1)))
+        1
     """
 
     x_nd: Floats
@@ -155,6 +169,13 @@ class SparseDesignRows:
         y_n: responses, (n,).
         trials_n: numbers of trials, (n,); 1 unless the response is binomial.
         cut_n, offset_n, weight_n, person_n: as in `DesignRows`.
+
+    Examples:
+        >>> import numpy as np
+        >>> from dpvb.data import SparseDesignRows
+        >>> rows = SparseDesignRows(np.array([0, 1]), np.array([2], dtype=np.int32), np.ones(1), np.ones(1), np.ones(1))
+        >>> rows.matrix(3).toarray().tolist()
+        [[0.0, 0.0, 1.0]]
     """
 
     indptr: NDArray[np.int64]

@@ -144,13 +144,12 @@ def test_licences_are_those_of_the_package() -> None:
         assert (ROOT / path).is_file()
 
 
-def test_decisions_are_numbered_and_short() -> None:
-    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
-    assert [page.name[:5] for page in pages] == [f"{number:04d}-" for number in range(1, len(pages) + 1)]
-    for page in pages:
-        text = page.read_text()
-        assert re.findall(r"^\*\*(\w+)\.\*\*", text, re.M) == ["Context", "Decision", "Consequence"], page
-        assert len(text.splitlines()) <= 16, page
+def test_decisions_are_numbered() -> None:
+    numbers = re.findall(
+        r"^\| (\d+) \| .+ \| .+ \|$", (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8"), re.M
+    )
+    assert len(numbers) >= 32
+    assert [int(number) for number in numbers] == list(range(1, len(numbers) + 1))
 
 
 def test_versions_agree() -> None:

@@ -15,7 +15,7 @@ CODE = "\n".join(path.read_text() for path in MODELS.parent.rglob("*.py"))
 # Compiled loops hold coefficients of series.
 FILES = [path for path in sorted(MODELS.rglob("*.py")) if not path.stem.startswith(("kernel", "tuned"))]
 
-#: The first word of the comment of a constant that was ablated: `docs/decisions/0031-constants-have-verdicts.md`.
+#: The first word of the comment of a constant that was ablated: `docs/decisions.md`, 31.
 VERDICTS = ("derived", "convention", "kept")
 #: Constants without a verdict, of families that were not ablated yet. A number may only fall.
 NOT_ABLATED = {

@@ -99,6 +99,12 @@ class Steps(TypedDict, total=False):
         method: "pld" (tight; where it is not named), "renyi", or the papers' "moments" (integer orders),
             "moments_capped" (their largest order), "wang" (Wang, Balle, Kasiviswanathan 2019, Theorem 9), "strong",
             "linear", "zcdp" (the last three are what the papers claimed, not guarantees).
+
+    Examples:
+        >>> from dpvb import accounting
+        >>> steps: accounting.Steps = {"noise_multiplier": 2.0, "sampling_prob": 0.1, "n_steps": 10}
+        >>> accounting.epsilon(delta=1e-6, **steps) < 1
+        True
     """
 
     noise_multiplier: float

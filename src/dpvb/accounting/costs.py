@@ -73,6 +73,13 @@ class Composition:
     Attributes:
         events: what the releases are, in any order; equal ones are merged.
         neighboring_relation: what neighbouring data sets differ in.
+
+    Examples:
+        >>> from dpvb.accounting import Event
+        >>> from dpvb.accounting.costs import Composition
+        >>> cost = Composition([Event("full_batch", 1.0, 2.0)], "add_or_remove_one")
+        >>> round(cost.epsilon(1e-6), 2)
+        2.25
     """
 
     events: Sequence[Event]

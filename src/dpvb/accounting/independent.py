@@ -46,6 +46,12 @@ class CrossCheck:
     Attributes:
         lower, upper: epsilon lies between them; 0 and inf where dp-accounting knows nothing.
         reason: why there is no second opinion; empty if there is one.
+
+    Examples:
+        >>> from dpvb.accounting import Event, cross_check
+        >>> plan = [Event("full_batch", 1.0, 2.0)]
+        >>> print(cross_check(plan, epsilon=2.0, delta=1e-6, neighboring_relation="add_or_remove_one"))
+        not available: without sampling, epsilon has a closed formula
     """
 
     lower: float = 0.0

@@ -52,6 +52,12 @@ class Answer:
         method: the method asked for.
         used: what gave the number: "exact gaussian", "pld", "renyi", "no noise" or the papers' method.
         note: why, where `used` is not the method asked for or the method is not a guarantee; else empty.
+
+    Examples:
+        >>> from dpvb.accounting import Event, answer
+        >>> found = answer([Event("full_batch", 1.0, 2.0)], delta=1e-6, neighboring_relation="add_or_remove_one")
+        >>> round(found.epsilon, 2), found.used
+        (2.25, 'exact gaussian')
     """
 
     epsilon: float

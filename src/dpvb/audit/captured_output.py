@@ -36,7 +36,7 @@ def heard(least: int = logging.INFO) -> Iterator[list[str]]:
         with warnings.catch_warnings(record=True) as caught, redirect_stdout(out), redirect_stderr(out):
             warnings.simplefilter("always")
             yield said
-        # These warnings depend only on released values, so noise decides them.
+        # These warnings depend on released values, so noise decides them.
         released = (FewUnitsWarning, FewWordsWarning, LostInNoiseWarning, NotSettledWarning)
         said += [str(one.message) for one in caught if not issubclass(one.category, released)]
         said += out.getvalue().splitlines()

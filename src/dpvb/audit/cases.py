@@ -41,6 +41,13 @@ class Matrix:
         x: (rows, columns).
         person: (rows,), persons numbered 0, 1, ... in any order; None: each row is a unit.
         chunk: number of units that are read at a time.
+
+    Examples:
+        >>> import numpy as np
+        >>> from dpvb.audit import Matrix
+        >>> people = Matrix(np.zeros((3, 2)), person=np.array([0, 1, 0]))
+        >>> people.count(), [chunk.num_units for chunk in people.chunks()]
+        (2, [2])
     """
 
     x: Floats
@@ -84,6 +91,15 @@ class Case:
 
     Raises:
         ParameterError: if the hostile records are not a matrix.
+
+    Examples:
+        >>> import numpy as np
+        >>> from dpvb.audit import Case, Matrix
+        >>> from dpvb.papers.conjugate_exponential import BetaBernoulli
+        >>> hostile = np.array([[0.0], [9.9]])
+        >>> case = Case("rate", BetaBernoulli(), Matrix, records=lambda rng, n: rng.random((n, 1)), hostile=hostile)
+        >>> case.width, case.phases
+        (1, ['step'])
     """
 
     name: str

@@ -42,8 +42,6 @@ def docs(page: Annotated[str | None, typer.Argument(help="Its name; left out: al
     paths = pages()
     if page is None:
         for name, path in paths.items():
-            if name.startswith("decisions/"):  # For developers, who find them in the repository.
-                continue
             echo(f"{name:34} {_title(path)}")
         remark("Next: dpvb docs NAME.")
         return

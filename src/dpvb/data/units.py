@@ -35,6 +35,14 @@ class Chunk(Generic[Rows]):
         read: gives the rows with these numbers.
         place: number of the chunk's first unit.
         kept: where the rows of whole chunks are kept by their places for the next pass; None: they are not.
+
+    Examples:
+        >>> import numpy as np
+        >>> from dpvb.data import Chunk
+        >>> x = np.array([[1.0], [2.0], [3.0]])
+        >>> chunk = Chunk(slice(0, 3), np.array([0, 0, 1]), 2, x.__getitem__)
+        >>> chunk.select(np.array([False, True])).rows.tolist()
+        [[3.0]]
     """
 
     which: Which

@@ -85,6 +85,14 @@ class PrivateRange:
     Attributes:
         low, high: Limits that contain the chosen share of the values, on the grid.
         privacy: Privacy statement of the release. Its ε and δ add to those of other releases of the same data.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> ages = np.random.default_rng(0).uniform(18, 90, 20_000)
+        >>> low, high = dpvb.private_range(ages, low=0.0, high=128.0, epsilon=1.0, delta=1e-6)
+        >>> low < 30 and high > 80
+        True
     """
 
     low: float

@@ -39,6 +39,14 @@ class Bands(NamedTuple):
     Attributes:
         mean: Expected numbers.
         low, high: Limits of the band of each number.
+
+    Examples:
+        >>> import numpy as np
+        >>> from dpvb.estimators.linear_dynamical import Bands
+        >>> mean = np.zeros((1, 5, 2))  # One sequence, five points ahead, two columns.
+        >>> bands = Bands(mean, mean - 0.5, mean + 0.5)
+        >>> float((bands.high - bands.low).max())
+        1.0
     """
 
     mean: Floats

@@ -64,6 +64,13 @@ class Entry:
         body: canonical JSON of all other facts.
         created: when, as the clock of the writer had it; nothing depends on it.
         prev, hash: the chain.
+
+    Examples:
+        >>> import dpvb
+        >>> ledger = dpvb.Ledger("clinic.db")
+        >>> ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)
+        >>> [(entry.seq, entry.kind, entry.dataset) for entry in ledger.entries()]
+        [(1, 'dataset', 'people')]
     """
 
     seq: int

@@ -71,6 +71,14 @@ class Dataset:
 
     Raises:
         ParameterError: If a value is outside its range.
+
+    Examples:
+        >>> import dpvb
+        >>> ledger = dpvb.Ledger("clinic.db")
+        >>> ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)
+        >>> [people] = ledger.datasets()
+        >>> people.unit, people.epsilon
+        ('row', 2.0)
     """
 
     name: str
@@ -118,6 +126,15 @@ class Receipt:
         seq: Number of the row.
         hash: Hash of the row.
         dataset: Data set that was charged.
+
+    Examples:
+        >>> import dpvb
+        >>> from dpvb.accounting import gaussian_noise
+        >>> ledger = dpvb.Ledger("clinic.db")
+        >>> ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)
+        >>> noise = gaussian_noise(10.0, neighboring_relation="add_or_remove_one")
+        >>> receipt = ledger.charge("people", noise, unit="row", run="histogram")
+        >>> ledger.verify([receipt])
     """
 
     ledger: str
@@ -155,6 +172,14 @@ class Remaining(_Account):
         num_charges: Number of charges.
         num_more: Number of further plans like the newest that fit, at most a million. None: no plan was charged.
         sole: Whether the first plan was charged at its own epsilon, so that no further plan is possible.
+
+    Examples:
+        >>> import dpvb
+        >>> ledger = dpvb.Ledger("clinic.db")
+        >>> ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)
+        >>> remaining = ledger.remaining("people")
+        >>> remaining.epsilon, remaining.num_charges
+        (2.0, 0)
     """
 
     epsilon: float
@@ -203,6 +228,16 @@ class Quote(_Account):
         noise_scale: Factor of the plan's noise for that plan; inf if none fits.
         cap_epsilon, delta: Limit of the data set.
         num_fits: Number of such plans that fit one after another, at most a million.
+
+    Examples:
+        >>> import dpvb
+        >>> from dpvb.accounting import gaussian_noise
+        >>> ledger = dpvb.Ledger("clinic.db")
+        >>> ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)
+        >>> noise = gaussian_noise(10.0, neighboring_relation="add_or_remove_one")
+        >>> quote = ledger.quote(noise, dataset="people")
+        >>> quote.fits, quote.num_fits > 1
+        (True, True)
     """
 
     dataset: str

@@ -69,6 +69,15 @@ class VIPSNetwork(VIPS):
         prior_variance: ν_b and ν_c.
         init_std: standard deviation of the random start of W.
         least_eigenvalue: of the mean s̃_7; the authors' code has 1e-3.
+
+    Examples:
+        >>> import dpvb
+        >>> from dpvb.data import BinaryMatrix
+        >>> from dpvb.papers.belief_network import VIPSNetwork
+        >>> pixels = BinaryMatrix([[0, 1, 1], [1, 0, 0]] * 50)
+        >>> model = dpvb.PrivateModel(VIPSNetwork(2, 3, n_rows=100.0, n_steps=2), epsilon=1.0, delta=1e-6).fit(pixels)
+        >>> model.q_.n_bar["w"].shape
+        (3, 2)
     """
 
     n_components: int

@@ -57,6 +57,16 @@ class VIPSRegression(VIPS):
         max_trials: public bound on the trials of a row (binomial).
         dispersion, max_count: r, and the public bound on a count (negative binomial).
         least_eigenvalue: of the mean s̃_2; the authors' code has 1e-4.
+
+    Examples:
+        >>> import dpvb
+        >>> import numpy as np
+        >>> from dpvb.data import Design
+        >>> from dpvb.papers.binomial_likelihoods import VIPSRegression
+        >>> rows = Design(np.ones((1500, 1)), np.tile([1, 1, 0], 500))  # Two of three labels are 1.
+        >>> model = dpvb.PrivateModel(VIPSRegression(1, n_rows=1500.0, n_steps=5), epsilon=1.0, delta=1e-6).fit(rows)
+        >>> bool(model.q_.n_bar["m"] > 0)
+        True
     """
 
     n_features: int

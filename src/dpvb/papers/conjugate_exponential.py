@@ -67,6 +67,12 @@ class VIPS(Model):
     Attributes:
         n_steps: J.
         learning_offset, learning_decay: τ₀ and κ of ρ_t = (τ₀ + t)^-κ; κ = 0 keeps only the newest release.
+
+    Examples:
+        >>> from dpvb.papers.conjugate_exponential import VIPS, BetaBernoulli
+        >>> model = BetaBernoulli(n_steps=5)
+        >>> isinstance(model, VIPS), sorted(model.blocks)
+        (True, ['counts'])
     """
 
     n_steps: int = 20
@@ -129,6 +135,16 @@ class BetaBernoulli(VIPS):
 
     Attributes:
         a, b: parameters of the prior.
+
+    Examples:
+        >>> import dpvb
+        >>> import numpy as np
+        >>> from dpvb.papers.conjugate_exponential import BetaBernoulli
+        >>> rows = np.repeat([[1.0], [0.0]], (300, 700), axis=0)
+        >>> model = dpvb.PrivateModel(BetaBernoulli(), max_row_norm=1.0, epsilon=1.0, delta=1e-6).fit(rows)
+        >>> a, b = model.q_.nu["counts"]
+        >>> bool(0.1 < a / (a + b) < 0.5)
+        True
     """
 
     a: float = 1.0

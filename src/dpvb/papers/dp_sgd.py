@@ -53,6 +53,12 @@ class DPSGD(Model):
         size: number of parameters.
         n_rows: N, public.
         learning_rates, clips, noise: η_t, c_t and σ_t, all of T numbers.
+
+    Examples:
+        >>> from dpvb.papers.dp_sgd import DPSGD, DPSGDLogistic
+        >>> model = DPSGDLogistic(1, 1000.0, learning_rates=(1.0, 1.0), clips=(0.5, 0.5), noise=(2.0, 2.0))
+        >>> isinstance(model, DPSGD), len(model.noise)
+        (True, 2)
     """
 
     size: int
@@ -109,6 +115,16 @@ class DPSGDLogistic(DPSGD):
 
     Attributes:
         max_row_norm: what `dpvb.PrivateModel` divides rows by.
+
+    Examples:
+        >>> import dpvb
+        >>> import numpy as np
+        >>> from dpvb.papers.dp_sgd import DPSGDLogistic
+        >>> rows = np.repeat([[1.0, 1.0], [-1.0, 0.0]], 500, axis=0) * [0.5, 1.0]
+        >>> loss = DPSGDLogistic(1, 1000.0, (4.0,) * 3, (0.5,) * 3, (2.0,) * 3, max_row_norm=2.0)
+        >>> model = dpvb.PrivateModel(loss, max_row_norm=2.0, epsilon=1.0, delta=1e-6).fit(rows)
+        >>> bool(model.q_.theta > 0)
+        True
     """
 
     max_row_norm: float = 1.0

@@ -53,6 +53,13 @@ class VIPSTopics(VIPS):
         document_length: N.
         doc_topic_prior, topic_word_prior: α and η; None: 1/K, as in the authors' code.
         local_iterations: R.
+
+    Examples:
+        >>> from dpvb.papers.lda import VIPSTopics
+        >>> model = VIPSTopics(n_components=5, n_terms=1000, clip_scale=0.1, document_length=50.0)
+        >>> block = model.blocks["counts"]
+        >>> block.shape, block.bound
+        ((1000, 5), 5.0)
     """
 
     n_components: int

@@ -33,6 +33,16 @@ class VIPSLogistic(VIPSRegression):
 
     Attributes:
         a0, b0: shape and rate of q(α)'s prior.
+
+    Examples:
+        >>> import dpvb
+        >>> import numpy as np
+        >>> from dpvb.data import Design
+        >>> from dpvb.papers.logistic_regression import VIPSLogistic
+        >>> rows = Design(np.ones((1500, 1)), np.tile([1, 1, 0], 500))  # Two of three labels are 1.
+        >>> model = dpvb.PrivateModel(VIPSLogistic(1, n_rows=1500.0, n_steps=5), epsilon=1.0, delta=1e-6).fit(rows)
+        >>> bool(model.q_.n_bar["m"] > 0)
+        True
     """
 
     a0: float = 1.0

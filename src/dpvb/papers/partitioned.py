@@ -108,6 +108,17 @@ class LocalFreeEnergy(Model):
         h, P: natural parameters of the cavity, tuples of numbers and of rows.
         start: those of q⁽ⁱ⁻¹⁾.
         n_steps: number of iterations; each releases both sums.
+
+    Examples:
+        >>> import dpvb
+        >>> import numpy as np
+        >>> from dpvb.data import Design
+        >>> from dpvb.papers.partitioned import LocalFreeEnergy
+        >>> prior = (0.0,), ((1.0,),)
+        >>> client = Design(np.ones((1500, 1)), np.tile([1, 1, 0], 500))  # Two of three labels are 1.
+        >>> model = dpvb.PrivateModel(LocalFreeEnergy(*prior, start=prior, n_steps=5), epsilon=1.0, delta=1e-6)
+        >>> bool(model.fit(client).q_.mean > 0)
+        True
     """
 
     h: tuple[float, ...]

@@ -76,6 +76,15 @@ class PrivateEM(Model):
         n_components: K.
         n_steps: number of rounds.
         isotropic: whether all unique variances are equal (principal components).
+
+    Examples:
+        >>> import dpvb
+        >>> import numpy as np
+        >>> from dpvb.papers.private_em import PrivateEM
+        >>> rows = np.outer(np.random.default_rng(0).uniform(-1, 1, 2000), [0.6, 0.6, 0.0])
+        >>> model = dpvb.PrivateModel(PrivateEM(3, 1, n_steps=3), max_row_norm=1.0, epsilon=1.0, delta=1e-6).fit(rows)
+        >>> model.q_.loading_dk.shape
+        (3, 1)
     """
 
     n_features: int

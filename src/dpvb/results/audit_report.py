@@ -22,6 +22,11 @@ class Check:
         measured, threshold: Measured and allowed value, in words.
         compared: Number of cases that could have shown a fault.
         false_alarm: Probability that a sound package fails this check; 0 for exact checks.
+
+    Examples:
+        >>> from dpvb.audit import Check
+        >>> print(Check("my model", "norm of a row", True, "0.98", "at most 1", compared=40))
+        ok      norm of a row: 0.98 (at most 1)
     """
 
     subject: str
@@ -68,6 +73,12 @@ class Report:
     Attributes:
         checks: Checks in order.
         version: Version of dpvb that was audited.
+
+    Examples:
+        >>> from dpvb.audit import Check, Report
+        >>> report = Report((Check("my model", "norm of a row", False, "1.3", "at most 1", compared=40),))
+        >>> report.passed, [check.name for check in report.findings]
+        (False, ['norm of a row'])
     """
 
     checks: tuple[Check, ...]

@@ -74,6 +74,15 @@ class Coefficient(NamedTuple):
         contraction: Posterior contraction, 1 - posterior variance / prior variance, in [0, 1]: that of the
             coefficient, or of a level in it if that is smaller. With `prior=` the prior includes the earlier data.
         positive: Posterior probability that the coefficient is above 0, or the ratio above 1.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> X = np.random.default_rng(0).uniform(-1, 1, (2000, 1))
+        >>> model = dpvb.LinearRegression(low=-1.0, high=1.0, y_range=(-1.0, 1.0), epsilon=1.0, delta=1e-6)
+        >>> _, slope = model.fit(X, X[:, 0]).coefficients()
+        >>> slope.name, slope.low < slope.mean < slope.high
+        ('x0', True)
     """
 
     name: str
@@ -535,6 +544,15 @@ class Summary(str):
 
     Attributes:
         table: The coefficient table.
+
+    Examples:
+        >>> import numpy as np
+        >>> import dpvb
+        >>> X = np.random.default_rng(0).uniform(-1, 1, (2000, 1))
+        >>> model = dpvb.LinearRegression(low=-1.0, high=1.0, y_range=(-1.0, 1.0), epsilon=1.0, delta=1e-6)
+        >>> summary = model.fit(X, X[:, 0]).summary()
+        >>> "x0" in summary, summary.table.names
+        (True, ('intercept', 'x0'))
     """
 
     table: CoefficientTable

@@ -43,6 +43,11 @@ class ExpectedAccuracy:
         unknown: Value without any data, for example the standard deviation of a prior. Infinity (default): none.
         rises: Whether `number` rises with the number of units, for example a number of components. Default: False.
         details: Other numbers by name, for example those of single columns. Default: none.
+
+    Examples:
+        >>> from dpvb.results.expected_accuracy import ExpectedAccuracy
+        >>> ExpectedAccuracy("standard deviation of the rate", 0.4, enough=0.1).is_weak
+        True
     """
 
     name: str
@@ -110,6 +115,11 @@ class BudgetRow:
         belief: Largest posterior probability of the presence of a unit, for an attacker with a prior probability of
             0.5, except with probability delta.
         power: Largest true positive rate of a test for the presence of a unit at a false positive rate of 1 %.
+
+    Examples:
+        >>> from dpvb.results.expected_accuracy import BudgetRow, ExpectedAccuracy
+        >>> BudgetRow(1.0, ExpectedAccuracy("standard deviation of the rate", 0.4), belief=0.73, power=0.027).cells()
+        ['1', '0.4', '73.0 %', '2.7 %']
     """
 
     epsilon: float
@@ -134,6 +144,11 @@ class MemoryForecast:
     Attributes:
         held: With the data in memory.
         streamed: With data that are read in parts (`stream=True`), or from temporary files.
+
+    Examples:
+        >>> from dpvb.results.expected_accuracy import MemoryForecast
+        >>> print(MemoryForecast(held=(1e9, 2e9), streamed=(0.3e9, 0.4e9)))
+        Peak memory: 1.00 to 2.00 GB with the data in memory, 0.30 to 0.40 GB with streamed data.
     """
 
     held: tuple[float, float]
@@ -162,6 +177,13 @@ class PlanSummary:
         needed_size: Largest size at which noise does not hide the result; 0 if there is none or sizes are not compared.
         releases: The releases of the plan, in words.
         memory: Expected peak memory of the fit.
+
+    Examples:
+        >>> import dpvb
+        >>> model = dpvb.LogisticRegression(low=0.0, high=1.0, epsilon=1.0, delta=1e-6)
+        >>> summary = dpvb.plan(model, n=10_000, width=3)
+        >>> summary.n_units, summary.own.epsilon, summary.expected_accuracy.is_weak
+        (10000, 1.0, False)
     """
 
     kind: str

@@ -48,6 +48,11 @@ class Listing(NamedTuple):
         numbers: Indices of right-aligned columns of texts.
         faint: Indices of rows that a notebook shows faint.
         facts: Facts about all rows by name: additional columns of a CSV file, and attrs of a data frame.
+
+    Examples:
+        >>> from dpvb.results.figures import Listing
+        >>> Listing(("word", "share"), [("fever", 0.25)]).texts[1]
+        [['fever', '0.25']]
     """
 
     keys: Sequence[str]
@@ -72,6 +77,11 @@ class Figure(ABC):
 
     Attributes:
         name: Name for `dpvb show --what`. Empty: it is shown only together with all others.
+
+    Examples:
+        >>> from dpvb.results.figures import Facts
+        >>> Facts(title="Words", head=("topic", "word"), rows=(("1", "fever"),)).to_dicts()
+        [{'topic': '1', 'word': 'fever'}]
     """
 
     name: str = ""
@@ -141,6 +151,12 @@ class Drawing(Figure):
     Attributes:
         title: Title.
         note: Explanation. Empty: none.
+
+    Examples:
+        >>> from dpvb.results.figures import Drawing, Intervals
+        >>> rates = Intervals(title="Rates", rows=(("north", 0.5, 0.4, 0.6, ""),))
+        >>> isinstance(rates, Drawing), rates.form
+        (True, 'intervals')
     """
 
     title: str
@@ -170,6 +186,12 @@ class Bars(Drawing):
 
     Attributes:
         groups: Name, remark, and (label, value) pairs of each group; values are at least 0.
+
+    Examples:
+        >>> from dpvb.results.figures import Bars
+        >>> words = ("topic 1", "", (("fever", 0.25), ("cough", 0.5)))
+        >>> Bars(title="Words of topics", groups=(words,)).most
+        0.5
     """
 
     groups: tuple[tuple[str, str, tuple[tuple[str, float], ...]], ...]
@@ -197,6 +219,11 @@ class Intervals(Drawing):
         reference: Position of a reference line. None: none.
         log: Whether the axis is logarithmic.
         scales: Limits of the axis of each row. Empty: all rows share one axis.
+
+    Examples:
+        >>> from dpvb.results.figures import Intervals
+        >>> Intervals(title="Rates", rows=(("north", 0.5, 0.4, 0.6, ""),)).to_dicts()[0]["high"]
+        0.6
     """
 
     rows: tuple[tuple[str, float, float, float, str], ...]
@@ -256,6 +283,14 @@ class Grid(Drawing):
     Attributes:
         rows, columns: Names.
         values: A row of numbers for each name of `rows`.
+
+    Examples:
+        >>> from dpvb.results.figures import Grid
+        >>> print(Grid(title="Transitions", rows=("home",), columns=("home", "news"), values=((0.25, 0.75),)))
+        Transitions
+        <BLANKLINE>
+              home  news
+        home  0.25  0.75
     """
 
     rows: tuple[str, ...]
@@ -287,6 +322,13 @@ class Images(Drawing):
     Attributes:
         names: Name of each image.
         images_khw: Numbers.
+
+    Examples:
+        >>> import numpy as np
+        >>> from dpvb.results.figures import Images
+        >>> weights = Images(title="Hidden units", names=("unit 1",), images_khw=np.ones((1, 8, 8)))
+        >>> len(weights.sources)
+        1
     """
 
     names: tuple[str, ...]
@@ -316,6 +358,11 @@ class Facts(Drawing):
     Attributes:
         head: Titles of the columns.
         rows: Texts, one per title.
+
+    Examples:
+        >>> from dpvb.results.figures import Facts
+        >>> Facts(title="Words", head=("topic", "word"), rows=(("1", "fever"),)).to_frame().loc["1", "word"]
+        'fever'
     """
 
     head: tuple[str, ...]
@@ -339,6 +386,12 @@ class Curves(Drawing):
         mark: Highlighted position. None: none.
         log: Whether the axis is logarithmic.
         low: Lower limit of the axis of values. None: the smallest value.
+
+    Examples:
+        >>> from dpvb.results.figures import Curves
+        >>> forecast = Curves(title="Forecast", x="day", at=(1.0,), lines=(("home", ((0.5, 0.4, 0.6),)),))
+        >>> forecast.to_dicts()[0]["high"]
+        0.6
     """
 
     x: str

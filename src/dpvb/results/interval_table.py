@@ -13,7 +13,13 @@ from dpvb.results.figures import Figure, Intervals, Listing, number
 
 
 class Line(NamedTuple):
-    """One number of a component or class: estimate, standard deviation, and limits of an interval."""
+    """One number of a component or class: estimate, standard deviation, and limits of an interval.
+
+    Examples:
+        >>> from dpvb.results.interval_table import Line
+        >>> Line.within(0, "share", 0.98, 0.02, reach=2, ends=(0.0, 1.0)).high
+        1.0
+    """
 
     part: int | str
     name: str
@@ -57,6 +63,13 @@ class IntervalTable(Figure):
         title: Title of one plot of all lines. Empty (default): each component has a plot, whose first line is its
             share.
         name: As in `Figure`.
+
+    Examples:
+        >>> from dpvb.results.interval_table import IntervalTable, Line
+        >>> line = Line.within(0, "share", 0.5, 0.02, reach=2, ends=(0.0, 1.0))
+        >>> table = IntervalTable((line,), "1 component, 95% intervals, including the privacy noise")
+        >>> table.of(0)["share"].low
+        0.46
     """
 
     lines: tuple[Line, ...]

@@ -638,7 +638,19 @@ class ReleaseFacts:
 
 @dataclass(frozen=True)
 class ChargeFacts:
-    """An entry of a ledger: its name, the entry's number and hash, and the data set that was charged."""
+    """An entry of a ledger: its name, the entry's number and hash, and the data set that was charged.
+
+    Examples:
+        >>> import dpvb, math
+        >>> from dpvb.data import Categorical, Schema, Table
+        >>> ledger = dpvb.Ledger("clinic.db")
+        >>> ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)
+        >>> rows = Table({"sex": ["f", "m"], "smokes": ["no", "yes"]}, Schema((
+        ...     Categorical("sex", ("f", "m")), Categorical("smokes", ("no", "yes")))))
+        >>> model = dpvb.NaiveBayes(response="sex", epsilon=1.0, delta=1e-6)
+        >>> model.fit(rows, run=dpvb.Run(ledger=ledger, dataset="people")).privacy_.charge.dataset
+        'people'
+    """
 
     ledger: str
     seq: int

@@ -20,7 +20,14 @@ from dpvb.results.figures import Facts, Figure, Listing, frame, number
 
 
 class Combined(NamedTuple):
-    """Estimate, standard deviation, and limits of an interval."""
+    """Estimate, standard deviation, and limits of an interval.
+
+    Examples:
+        >>> import dpvb
+        >>> combined = dpvb.combine_synthetic([1.0, 1.2, 1.1], [0.001, 0.001, 0.001])
+        >>> combined.low < combined.mean < combined.high
+        True
+    """
 
     mean: float
     std: float
@@ -92,7 +99,13 @@ def combine_synthetic(
 
 
 class Marginal(NamedTuple):
-    """One number of a column: released value, joint standard error of both values, and synthetic value."""
+    """One number of a column: released value, joint standard error of both values, and synthetic value.
+
+    Examples:
+        >>> from dpvb.results.synthetic import Marginal
+        >>> Marginal("mean of age", released=41.2, std=0.3, synthetic=40.9).synthetic
+        40.9
+    """
 
     name: str
     released: float
@@ -101,7 +114,14 @@ class Marginal(NamedTuple):
 
 
 class PairOfColumns(NamedTuple):
-    """Two columns: total variation distance of released and synthetic tables, and its expected value by chance."""
+    """Two columns: total variation distance of released and synthetic tables, and its expected value by chance.
+
+    Examples:
+        >>> from dpvb.results.synthetic import PairOfColumns
+        >>> pair = PairOfColumns("age, sex", distance=0.05, by_chance=0.04)
+        >>> pair.distance > 2 * pair.by_chance
+        False
+    """
 
     name: str
     distance: float
@@ -116,6 +136,12 @@ class FidelityTable(Figure):
         lines: Comparisons of single columns.
         pairs: Comparisons of two columns; empty without `fidelity_share`.
         head: Description of the table.
+
+    Examples:
+        >>> from dpvb.results.synthetic import FidelityTable, Marginal
+        >>> table = FidelityTable((Marginal("mean of age", 41.2, 0.3, 40.9),), (), "1,000 synthetic rows")
+        >>> [round((line.synthetic - line.released) / line.std, 1) for line in table]
+        [-1.0]
     """
 
     lines: tuple[Marginal, ...]

@@ -147,7 +147,15 @@ class BagOfWords(Held):
 
 
 class Stream:
-    """Documents that a function produces afresh at each pass, so that no more than one piece is in memory."""
+    """Documents that a function produces afresh at each pass, so that no more than one piece is in memory.
+
+    Examples:
+        >>> import numpy as np
+        >>> from dpvb.data import Stream
+        >>> documents = Stream(lambda: (np.eye(3) for _ in range(2)), 3)  # Two pieces of three documents at each pass.
+        >>> documents.count()
+        6
+    """
 
     def __init__(
         self,

@@ -38,7 +38,15 @@ MIN_COUNT = 2.0**-40
 
 @runtime_checkable
 class DocumentSource(Protocol):
-    """Private documents that can be read as often as needed, in bounded memory; only the wall reads them."""
+    """Private documents that can be read as often as needed, in bounded memory; only the wall reads them.
+
+    Examples:
+        >>> import numpy as np
+        >>> from dpvb.data import BagOfWords, DocumentSource
+        >>> documents = BagOfWords(np.array([[2, 0, 1], [0, 1, 0]]))
+        >>> isinstance(documents, DocumentSource), documents.width, documents.unit
+        (True, 3, 'document')
+    """
 
     @property
     def width(self) -> int:

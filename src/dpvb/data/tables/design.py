@@ -272,7 +272,14 @@ def _without(entries: Entries, faulty: NDArray[np.bool_]) -> Entries:
 
 
 class BinaryMatrix(Held):
-    """Binary vectors, held in memory as they were given; chunks hold float32 arrays (n, J), faulty rows NaN."""
+    """Binary vectors, held in memory as they were given; chunks hold float32 arrays (n, J), faulty rows NaN.
+
+    Examples:
+        >>> from dpvb.data import BinaryMatrix
+        >>> pixels = BinaryMatrix([[0, 200], [130, 7]], threshold=128)
+        >>> [chunk.rows.tolist() for chunk in pixels.chunks()]
+        [[[0.0, 1.0], [1.0, 0.0]]]
+    """
 
     def __init__(self, X: object, *, threshold: float | None = None, group: Iterable[object] | None = None) -> None:
         """Take a matrix of zeros and ones.

@@ -1,19 +1,22 @@
 """Scores of counts that are clipped at a released point, and corrected by what the model expects of clipped counts.
 
-    y ~ Poisson or NB of mean μ = e^ψ and variance μ + μ²/r,   z = min(y, C),   m = E z
+    y ~ Poisson or NB of mean μ = e^ψ and variance μ + μ²/r,   z = min(y, K),   μ_K = E z
 
-    residual = v g (z - m),   g = 1/(1 + m/r),   v = min(1, c/ρ(ψ)),   ρ(ψ) = g max(m, C - m)
+    residual = φ (z - μ_K)/(1 + μ_K/r),   φ = min(1, κ/κ(ψ)),   κ(ψ) = max(μ_K, K - μ_K)/(1 + μ_K/r)
 
-max_count is a public guess, often many times the counts that occur, and the noise of a score is proportional to the
-largest residual. So counts are clipped at C, chosen by a noisy histogram. In the model the residual has expectation 0
-at the true ψ for every C, as m is the expectation of the clipped count (robust quasi-likelihood: Cantoni & Ronchetti
-2001). |z - m| ≤ max(m, C - m) for every y, which x and public numbers determine, so that the weight v bounds a residual
-by c and leaves its expectation 0. c is ρ at the base rate. With C = c = M, and counts far below M, nothing is clipped.
+M = max_count is a public guess, often many times the counts that occur, and the noise of a score is proportional to the
+largest residual. So counts are clipped at K, chosen by a noisy histogram. In the model the residual has expectation 0
+at the true ψ for every K, as μ_K is the expectation of the clipped count (robust quasi-likelihood: Cantoni & Ronchetti
+2001). |z - μ_K| ≤ max(μ_K, K - μ_K) for every y, which x and public numbers determine, so that the weight φ bounds a
+residual by κ and leaves its expectation 0. κ is κ(ψ) at the base rate. With K = κ = M, and counts far below M, nothing
+is clipped.
 
 With F_s(k) = P(Y ≤ k) of a negative binomial of dispersion s and mean μ s/r, the size-biased distributions of Y,
 
-    m = μ F_{r+1}(C-2) + C (1 - F_r(C-1)),   dm/dψ = μ F_{r+1}(C-1),
-    E z² = μ² (1 + 1/r) F_{r+2}(C-3) + μ F_{r+1}(C-2) + C² (1 - F_r(C-1)).
+    μ_K = μ F_{r+1}(K-2) + K (1 - F_r(K-1)),   dμ_K/dψ = μ F_{r+1}(K-1),
+    E z² = μ² (1 + 1/r) F_{r+2}(K-3) + μ F_{r+1}(K-2) + K² (1 - F_r(K-1)).
+
+These are the letters of docs/theory/regressions.md.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from dpvb.models.regression import tuned
 
 # convention: relative error of the largest curvature on a grid of means, generously.
 _GRID_ERROR = 1e-2
-# convention: means over C, the grid.
+# convention: means over K, the grid.
 _GRID = np.geomspace(1e-3, 8.0, 300)
 # convention: log mean beyond which no clipped count has information.
 _FAR = 40.0
@@ -49,7 +52,7 @@ def _below(k: Floats | float, mean_n: Floats, r: Floats | float, shift: int) -> 
 
 
 def clipped(mean_n: Floats, r: Floats | float, clip: Floats | float) -> tuple[Floats, Floats]:
-    """Means m of min(y, clip) for counts y of means μ, and dm/dψ, (n,) each."""
+    """Means μ_K of min(y, clip) for counts y of means μ, and dμ_K/dψ, (n,) each."""
     beyond_n = 1.0 - _below(clip - 1.0, mean_n, r, 0)
     expected_n = mean_n * _below(clip - 2.0, mean_n, r, 1) + clip * beyond_n
     return expected_n, mean_n * _below(clip - 1.0, mean_n, r, 1)
@@ -69,8 +72,8 @@ class ClippedCounts:
 
     Attributes:
         r: the dispersion; infinite: Poisson.
-        clip: C.
-        typical: the mean at which c is ρ; 0: c is C, and no residual has less weight.
+        clip: K.
+        typical: the mean at which κ is κ(ψ); 0: κ is K, and no residual has less weight.
     """
 
     r: float
@@ -79,7 +82,7 @@ class ClippedCounts:
 
     @cached_property
     def unit(self) -> float:
-        """C, the largest residual."""
+        """The largest residual, κ."""
         expected, _ = clipped(np.array([self.typical]), self.r, self.clip)
         return float((np.maximum(expected, self.clip - expected) / (1.0 + expected / self.r))[0])
 
@@ -93,7 +96,7 @@ class ClippedCounts:
         return float(self._curvature(np.array([math.exp(psi)]))[0])
 
     def rows(self, psi_n: Floats, y_n: Floats) -> tuple[Floats, Floats]:
-        """Return minus the expected derivative of residuals over its largest, and residuals over c, (n,) each."""
+        """Return minus the expected derivative of residuals over its largest, and residuals over κ, (n,) each."""
         expected_n, slope_n = clipped(np.exp(np.minimum(psi_n, _FAR)), self.r, self.clip)
         weight_n = self._weight(expected_n)
         share_n = np.minimum(weight_n * slope_n / self.steepest, 1.0)
@@ -112,7 +115,7 @@ class ClippedCounts:
         return np.asarray(self._weight(expected_n) * slope_n)
 
     def _weight(self, expected_n: Floats) -> Floats:
-        """V g of rows with these expectations of clipped counts."""
+        """Weights φ/(1 + μ_K/r) of rows with these expectations of clipped counts."""
         gain_n = 1.0 / (1.0 + expected_n / self.r)
         return np.minimum(gain_n, self.unit / np.maximum(expected_n, self.clip - expected_n))
 
@@ -191,18 +194,18 @@ class CountHistogram:
         return self._moments(np.log(self.r_g))[0]
 
     def excess(self, clip: float) -> float:
-        """E(y - C)₊, or what is seen of it if that is more."""
+        """E(y - K)₊, or what is seen of it if that is more."""
         used = self.share_g > 1e-6
         expected = self.mean_g[used] - clipped(self.mean_g[used], self.r_g[used], clip)[0]
         return max(float(self.share_g[used] @ expected), float(self.seen_k @ np.maximum(self.lower_k - clip, 0.0)))
 
     def best_clip(self, max_count: float, bias: float, unit: Callable[[float], float]) -> float:
-        """C of least (bias E(y - C)₊)² + c², bias against noise.
+        """K of least (bias E(y - K)₊)² + κ², bias against noise.
 
         Args:
             max_count: the largest.
             bias: rows over the noise std of an averaged score.
-            unit: c for C.
+            unit: κ for K.
         """
         clips = np.append(self.lower_k[1:], max_count)
         losses = [(bias * self.excess(clip)) ** 2 + unit(clip) ** 2 for clip in clips]

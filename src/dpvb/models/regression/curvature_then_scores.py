@@ -1,8 +1,8 @@
 """Curvature once, then scores: what the regressions that release a full matrix share; unit: a row.
 
-    m ~ N(m_0, C_τ),   scores G at points u:   G ≈ (sampling noise of variance B) + A (m - u) + (privacy noise)
+    m ~ N(m_0, Γ_τ),   scores G at points u:   G ≈ (sampling noise of variance J) + B (m - u) + (privacy noise)
 
-A is minus the derivative of the averaged score at the weights m. Numeric columns are brought to units of their own
+B is minus the derivative of the averaged score at the weights m. Numeric columns are brought to units of their own
 spread first (`scaling`). Second moments of rows x̂ are released once. They give coordinates x̃ = Uᵀx̂ / s, in which
 every step releases a score, and in which the curvature is released once more at the end.
 
@@ -14,8 +14,8 @@ w                    weight_n = min(1, 1/‖x̃‖): bounds the score; its expec
 m_0                  start_e; drift_e is the direction in which it is uncertain
 u_t; ū, Ḡ            point_e; mean.point_d, mean.score_d: averages of points and of scores at them
 v                    mean.noise: variance of the averaged score, equal in all coordinates x̃
-B, A                 curvature_ee, and steep · curvature_ee; table_ee is B as it is read for intervals
-J                    robust_ee: B as it was released, if the model is robust
+J, B                 curvature_ee, and steep · curvature_ee; table_ee is J as it is read for intervals
+J if robust          robust_ee: J as it was released
 ===================  =============================================================================
 
 The averaged scores give a Newton step at the end, which is read twice: as a posterior for predictions, and as one for
@@ -23,13 +23,13 @@ intervals. Predictions gain from a width τ of the prior that is estimated. An i
 scales, the estimate falls towards 0, and takes the interval with it.
 
 A linear step overlooks *saturation*: the wider log odds spread, the nearer to ½ is their probability. Over rows, the
-log odds xᵀm at weights m have a mean μ and a variance v, both read from the second moments. If they are normal, the
-mean probability is σ(κμ) with κ = (1 + πv/8)^-½ (MacKay 1992). A Newton step from a small v to a large v keeps μ,
-although κ falls: if most responses are zeros, it predicts too many ones. `saturation_shift` corrects the mean log odds.
+log odds xᵀm at weights m have a mean and a variance, both read from the second moments. If they are normal, the mean
+probability is σ(mean/√(1 + π variance/8)) (MacKay 1992). A Newton step to a large variance keeps the mean, although the
+divisor grows: if most responses are zeros, it predicts too many ones. `saturation_shift` corrects the mean log odds.
 
-A *robust* model also releases J = Σ s sᵀ over units, s the score of a unit at ū: a sum over the rows of a person. J is
+A *robust* model also releases J = Σ f fᵀ over units, f the score of a unit at ū: a sum over the rows of a person. J is
 the variance of Ḡ between samples whether or not rows of a person are independent, and whatever the spread of their
-responses is (the sandwich of Huber 1967 and White 1980, by clusters: Liang & Zeger 1986). A remains the curvature.
+responses is (the sandwich of Huber 1967 and White 1980, by clusters: Liang & Zeger 1986). B remains the curvature.
 
 All that follows a release is post-processing of released numbers and costs no privacy.
 """
@@ -503,5 +503,5 @@ def saturation_shift(
 
 
 def _slope(variance: float) -> float:
-    """κ."""
+    """Factor (1 + π variance/8)^-½ of mean log odds (MacKay 1992)."""
     return 1.0 / math.sqrt(1.0 + math.pi / 8.0 * variance)

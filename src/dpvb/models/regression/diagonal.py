@@ -18,8 +18,8 @@ m_0                 start_d: prior mean, the base rate on the intercept
 k                   usual: ¼ for log odds; for counts the curvature at the base rate, or along the steps
 f                   descent.safety: a step's majoriser is k(f·diag(D - h²/N) + hhᵀ/N); see `descent`
 u_t, ū, Ḡ           descent.point_d, mean.point_d, mean.score_d (scores at the points, averaged)
-A = k c D           information_d: Σ w b p(1-p) x_j², c from the block "variance"
-B + v               variance_d of the averaged score: B = Σ w² b p(1-p) x_j², v = mean.noise · s²
+B = k c D           information_d: Σ w h x_j², c from the block "variance"
+J + v               variance_d of the averaged score: J = Σ w² h x_j², v = mean.noise · s²
 ==================  =============================================================================
 """
 
@@ -163,7 +163,7 @@ class DiagonalState:
     Attributes:
         scaling: the map from rows x to rows x̂, over the columns of x.
         width_d: standard deviation of the prior of each weight at α = 1.
-        ratios: (2, 1), the information A and the variance B over `usual`·D.
+        ratios: (2, 1), the information B and the variance J over `usual`·D.
         usual: curvature of a row of size 1; most: the largest of the ratios.
     """
 

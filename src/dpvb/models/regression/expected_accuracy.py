@@ -5,7 +5,7 @@ to
 
     1/I + v/I²,   I = n k m/s²,   m the mean of x̂², k the curvature of a row,
 
-in which columns are taken for independent. A numeric column has the spread κ in x̂, whatever its range: see `scaling`.
+in which columns are taken for independent. A numeric column has one spread in x̂, whatever its range: see `scaling`.
 """
 
 from __future__ import annotations

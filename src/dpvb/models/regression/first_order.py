@@ -1,11 +1,11 @@
 """Regression: curvature once, then first order; unit: a row.
 
-    m ~ N(m_0, C_τ),   ψ_n = x_nᵀ m,   p(y_n | ψ_n) as in `likelihood`,   τ estimated
+    m ~ N(m_0, Γ_τ),   ψ_n = x_nᵀ m,   p(y_n | ψ_n) as in `likelihood`,   τ estimated
 
 Σ b x xᵀ, b a row's size (its trials, or 1), is released once; see `curvature_then_scores`. It gives coordinates x̃ =
 Uᵀx / s, in which every step releases a score of d numbers, and an upper bound on the curvature. The averaged scores
-give a Newton step at the end. The equations are in docs/theory/regressions.md; below, b p(1-p) also stands for the
-expected curvature of a count, μ/(1 + μ/r).
+give a Newton step at the end. The equations are in docs/theory/regressions.md; below, h is the curvature of a row in
+ψ in expectation: b π(1-π), or that of a clipped count.
 
 ===================  =============================================================================
 paper                code
@@ -14,17 +14,17 @@ U, λ, λ⁺, s          moments.basis_de, eigenvalue_e, eigenvalue_upper_e, sca
 w                    weight_n = min(1, 1/‖x̃‖): bounds the score; its expectation stays 0 at the true m
 m_0                  start_e: prior mean, the base rate along the constant direction
 k                    usual: ¼ for log odds; for counts the curvature at the base rate
-k c λ                information_e estimates Σ b p(1-p) x xᵀ; c is ratio, released in block "variance"
+k c λ                information_e estimates Σ h x xᵀ; c is ratio, released in block "variance"
 u_t; ū, Ḡ            point_e; mean.point_d, mean.score_d: averages of points and of scores at them
-v = 1/Σμ_t²          mean.noise: variance of the averaged score, equal in all coordinates x̃
+v = 1/Σ 1/η_t²       mean.noise: variance of the averaged score, equal in all coordinates x̃
 ===================  =============================================================================
 
 *The dispersion* r of negative binomial counts is learned together with their weights as one more coordinate:
 
-    y ~ NB(mean μ, variance μ + μ²/r),   a = log r ~ N(0, s²)
-    U_n(a) = r (digamma(y + r) - digamma(r) - log(1 + μ/r)) + r (μ - y)/(r + μ),      I(a, μ) = E U_n²
+    y ~ NB(mean μ, variance μ + μ²/r),   a = log r ~ N(0, 1.5²)
+    U_n(a) = r (digamma(y + r) - digamma(r) - log(1 + μ/r)) + r (μ - y)/(r + μ),      i(a, μ) = E U_n²
 
-U and I are score and information of a. In expectation neither depends on the weights' errors to first order (Lawless
+U and i are score and information of a. In expectation neither depends on the weights' errors to first order (Lawless
 1987), so a has a posterior of its own. A row's U is clipped to ±SCORE_BOUND, which ordinary rows stay within: it is
 below 1 near y = μ, and far from there about -½z², z the distance in standard deviations. Each step releases Σ U with
 the score of the weights, and the last release once more at the mean of the weights.
@@ -73,7 +73,7 @@ def dispersion_score(y_n: Floats, mean_n: Floats, r: float) -> Floats:
 
 
 def dispersion_information(r: float, log_mean: float, variance: float) -> float:
-    """Mean of I over rows whose ψ is normal, by quantiles of the distribution; public."""
+    """Mean of i over rows whose ψ is normal, by quantiles of the distribution; public."""
     mean_k = np.exp(np.clip(log_mean + math.sqrt(variance) * _NODE_K, -20.0, 20.0))
     from scipy.stats import nbinom  # Here, as it takes long to import.
 
@@ -151,7 +151,7 @@ class FirstOrderState(ScoreState):
         dispersion: of counts whose dispersion is learned.
         usual: k, curvature of a row of size 1 at the start; most: the largest curvature over k.
         offset: what an average row adds to ψ of its own.
-        clip, typical: of counts, C and the mean at which c is the largest residual.
+        clip, typical: of counts, K and the mean at which κ is the largest residual.
         scatter: mean square, over rows and averaged scores, of the way in ψ from a score's point to their mean point.
     """
 

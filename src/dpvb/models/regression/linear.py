@@ -1,6 +1,6 @@
 """Linear regression: curvature once, then clipped scores; unit: a row.
 
-    y_n = x_nᵀ m + e_n,   e_n ~ N(0, σ²),   m ~ N(m_0, C_τ),   y in [-1, 1], its public range; τ estimated
+    y_n = x_nᵀ m + e_n,   e_n ~ N(0, σ²),   m ~ N(m_0, Γ_τ),   y in [-1, 1], its public range; τ estimated
 
 Σ x xᵀ is released once; see `curvature_then_scores`. It gives coordinates x̃ = Uᵀx / s, in which every step releases a
 score of clipped residuals, and a histogram of their sizes, by which the next step clips. The bins of the histogram end
@@ -17,7 +17,7 @@ u_t; ū, Ḡ            point_e; mean.point_d, mean.score_d: averages of points 
 τ_t                  clip: of the residual r = y - xᵀu in the score Σ w x̃ min(max(r/τ, -1), 1)
 s_e²                 spread: E min(r², τ²)
 σ²                   variance: E min(r², τ_p²), from block "square"; τ_p is `reach`
-B, A                 spread · Σ w² x̃ x̃ᵀ; Σ w² x̃ x̃ᵀ times the share of |r| ≤ τ, and what long rows add
+J, B                 spread · Σ w² x̃ x̃ᵀ; Σ w² x̃ x̃ᵀ times the share of |r| ≤ τ, and what long rows add
 ===================  =============================================================================
 """
 

@@ -1,30 +1,30 @@
 """Weights of rows: how many rows a row counts as, and how much it counts where its person has several rows.
 
 The sum of a person's scores may be no longer than the score of one row. A clipped sum does not have expectation 0 at
-the true weights of a regression, so clipping biases coefficients. Therefore a person with m rows gets a weight that
+the true weights of a regression, so clipping biases coefficients. Therefore a person with R rows gets a weight that
 depends on features and public numbers only, and with which almost no sum is clipped:
 
-    sums                  V = 1/m: a person counts as the mean of their rows
-    sums before the path  V = max(1/m, min(1, C / ‖Σ_j t_j‖)), t_j a sum of features only with its bound C
-    counts, diagonal      W = max(1/m, min(1, C / (k e), 1 / (m max_j c_j)))
-                          a_j = v_j w_j x̃_j √h_j,     e² = (1 - ρ) Σ_j ‖a_j‖² + ρ ‖Σ_j a_j‖²
+    sums                  V = 1/R: a person counts as the mean of their rows
+    sums before the path  V = max(1/R, min(1, C / ‖Σ_j t_j‖)), t_j a sum of features only with its bound C
+    counts, diagonal      W = max(1/R, min(1, C / (2 ℓ), 1 / (R max_j c_j)))
+                          a_j = ω_j w_j x̃_j √h_j,     ℓ² = (1 - ρ) Σ_j ‖a_j‖² + ρ ‖Σ_j a_j‖²
     all other scores      W = V
 
 ====  =====================================================================================
-v     weight of a row in the data
+ω     weight of a row in the data
 w x̃   features of a row as its score has them, of norm at most 1
-h     variance of the residual of a row in the model
-c     curvature of a row, divided by the largest possible curvature
+h     curvature of a row in ψ, in expectation: the variance of its residual in the model
+c     h, divided by the largest possible h
 C     bound of the score
 ====  =====================================================================================
 
-e² is the expected square of the norm of Σ_j s_j for scores s_j whose residuals have correlation ρ, and k is the number
-of such standard deviations below the bound. The last term limits the curvature of a person to that of one row. Weights
-by a working correlation: Liang & Zeger (1986). If m is 1, both weights are 1.
+ℓ² is the expected square of the norm of the sum of scores whose residuals have correlation ρ, and the bound is at least
+2 such standard deviations away. The last term limits the curvature of a person to that of one row. Weights
+by a working correlation: Liang & Zeger (1986). If R is 1, both weights are 1.
 
-With W = 1/m no score is ever clipped, and the variance of scores is at most their curvature, whatever the correlation
+With W = 1/R no score is ever clipped, and the variance of scores is at most their curvature, whatever the correlation
 of a person's rows. So intervals include this correlation. With a diagonal covariance the bound of counts is max_count,
-and residuals are far below it, so that W = 1/m would multiply the noise. Other residuals reach their bounds: if labels
+and residuals are far below it, so that W = 1/R would multiply the noise. Other residuals reach their bounds: if labels
 are rare, a sum of two would be clipped, and W would bias coefficients.
 """
 

@@ -1,15 +1,15 @@
 """Numeric columns in units of their own spread: with two cheap releases, a range that is far too wide costs little.
 
-A numeric column has a public range; u = (x - low) / (high - low) is in [0, 1]. Before anything else are released
+A numeric column has a public range; ζ = (x - low) / (high - low) is in [0, 1]. Before anything else are released
 
-    means     Σ (1, u)          û = Σu / Σ1
-    spread    Σ √|u - û|        σ̂ = (Σ√|u - û| / (Σ1 · E√|z|))²,    z standard normal
+    means     Σ (1, ζ)          ζ̂ = Σζ / Σ1
+    spread    Σ √|ζ - ζ̂|        σ̂ = (Σ√|ζ - ζ̂| / (Σ1 · E√|z|))²,    z standard normal
 
 The square root makes small spreads legible: a spread of 1/300 of the range gives 0.05 per row. From then on the model
-reads rows x̂ = κ (u - û) / σ̂, other columns as they are, and its posterior goes back to x by a public linear map.
+reads rows x̂ = size (ζ - ζ̂) / σ̂, other columns as they are, and its posterior goes back to x by a public linear map.
 
-A column that is the product uv of two others is centred as (u - û)(v - v̂), which is within ±1, too: then its spread,
-and the prior of its weight, depend on no range. That product is far smaller than the columns, and so far harder to see.
+A column that is the product ζζ′ of two others is centred as (ζ - ζ̂)(ζ′ - ζ̂′), which is within ±1, too: its spread, and
+the prior of its weight, then depend on no range. That product is far smaller than the columns, and harder to see.
 For independent factors the mean roots multiply, and the mean, a covariance, is 0. Both are guesses, which the releases
 correct by as much as they are more precise.
 
@@ -81,7 +81,7 @@ class Declared:
         low_d, high_d: range of each numeric column; equal ends where a column is not numeric.
         unit_d: the value of a column that is not numeric which is one unit; for an indicator, its value.
         has_units: whether these units are those of the columns, and not a guess.
-        products_p3: numeric columns that are products of two others in places u, and these two, (p, 3); rows then have
+        products_p3: numeric columns that are products of two others in places ζ, and these two, (p, 3); rows then have
             a constant in column 0.
 
     Raises:
@@ -133,16 +133,16 @@ class Declared:
         return np.where(self.high_d > self.low_d, self.high_d - self.low_d, self.unit_d)
 
     def places(self, x_nr: Floats) -> Floats:
-        """Places u of the columns that are read, (n, r), each entry by itself."""
+        """Places ζ of the columns that are read, (n, r), each entry by itself."""
         return np.clip((x_nr - self.low_d[self.read_r]) / self.reach_d[self.read_r], 0.0, 1.0)
 
     def slants(self, mean_d: Floats) -> Slants:
         """Shift of each product that makes it one about the means of its factors, but for a constant.
 
-        (u - û)(v - v̂) = uv - v̂u - ûv + ûv̂.
+        (ζ - ζ̂)(ζ′ - ζ̂′) = ζζ′ - ζ̂′ζ - ζ̂ζ′ + ζ̂ζ̂′.
 
         Args:
-            mean_d: û of the columns that are read in the units of x, 0 for others, (d,).
+            mean_d: ζ̂ of the columns that are read in the units of x, 0 for others, (d,).
         """
         product_p, first_p, second_p = self.products_p3.T
         share_d, size_p = mean_d / self.unit_d, self.unit_d[product_p]
@@ -150,18 +150,18 @@ class Declared:
         return Slants(np.tile(product_p, 2), np.append(first_p, second_p), np.concatenate(shares))
 
     def offsets(self, mean_d: Floats) -> Floats:
-        """Shift of numeric columns after `slants`, in the units of x, (d,): û, or that of a product."""
+        """Shift of numeric columns after `slants`, in the units of x, (d,): ζ̂, or that of a product."""
         product_p, first_p, second_p = self.products_p3.T
         offset_d, share_d = np.where(self.high_d > self.low_d, mean_d, 0.0), mean_d / self.unit_d
         offset_d[product_p] = -self.unit_d[product_p] * share_d[first_p] * share_d[second_p]
         return offset_d
 
     def roots(self, x_nr: Floats, mean_d: Floats) -> Floats:
-        """√|u - û| of the numeric columns, (n, j), of a product √|(u - û)(v - v̂)|.
+        """√|ζ - ζ̂| of the numeric columns, (n, j), of a product √|(ζ - ζ̂)(ζ′ - ζ̂′)|.
 
         Args:
             x_nr: the columns that are read for them, (n, r).
-            mean_d: û in the units of x.
+            mean_d: ζ̂ in the units of x.
         """
         numeric_j, low_r = self.numeric_j, self.low_d[self.read_r]
         inside_nr = np.clip(x_nr, low_r, low_r + self.reach_d[self.read_r])
@@ -195,7 +195,7 @@ class Declared:
         return Rows(np.hstack([sound_n1, self.places(x_nr) * sound_n1]))
 
     def size(self, constant: float) -> float:
-        """κ, which leaves a typical row inside norm 1, the intercept's constant included."""
+        """Std of a numeric column in x̂: a typical row stays inside norm 1, the intercept's constant included."""
         room = (1 - constant**2) / max(len(self.numeric_j), 1)
         return min(tuned.NUMERIC_SIZE * constant, math.sqrt(room)) if constant > 0 else math.sqrt(room)
 
@@ -221,7 +221,7 @@ ROOT_NORMAL = 2**0.25 * math.gamma(0.75) / math.sqrt(math.pi)
 
 
 class ReleasedMeans(NamedTuple):
-    """Estimates from the first release: the columns, û in the units of x, (d,), and its std as a part of the range."""
+    """Estimates from the first release: the columns, ζ̂ in the units of x, (d,), and its std as a part of the range."""
 
     declared: Declared
     mean_d: Floats
@@ -254,7 +254,7 @@ def product_spreads(
 
 
 def _roots_of_indicators(means: ReleasedMeans) -> tuple[Floats, Floats]:
-    """Mean root √|u - p| of columns that are 0 or 1, whose mean is p, and its low end, (d,)."""
+    """Mean root √|ζ - p| of columns that are 0 or 1, whose mean is p, and its low end, (d,)."""
     error = min(means.error, 0.5)
     share_d = np.clip(means.mean_d / means.declared.unit_d, error, 1.0 - error)
     root_d = share_d * np.sqrt(1.0 - share_d) + (1.0 - share_d) * np.sqrt(share_d)
@@ -288,8 +288,8 @@ class Scaling:
     S has the slants of products, which are made of mean_d. Vectors are (d,), in the units of x unless it is said.
 
     Attributes:
-        mean_d: û in the units of x; 0 if a column is neither numeric nor the factor of one that is.
-        error: standard deviation of û, as a part of the range.
+        mean_d: ζ̂ in the units of x; 0 if a column is neither numeric nor the factor of one that is.
+        error: standard deviation of ζ̂, as a part of the range.
         number: number of rows.
         centre_d, factor_d: the map.
         doubt_d: standard deviation of the centre, in x̂.
@@ -328,18 +328,18 @@ class Scaling:
         return self._centred(declared, s.noisy("means"), s.noise_std("means"))
 
     def _centred(self, declared: Declared, total_r: Floats, sd: float) -> Scaling:
-        """With û from noisy Σ (1, u), (1 + r,), of noise std sd."""
+        """With ζ̂ from noisy Σ (1, ζ), (1 + r,), of noise std sd."""
         read_r = declared.read_r
         number, mean_d = max(float(total_r[0]), sd, 1.0), self.mean_d.copy()
-        # Most rows of a column may be at an end of its range. With û at that end their roots would be 0, and the spread
-        # would be many times too small: û is at least its standard deviation away.
+        # Most rows of a column may be at an end of its range. With ζ̂ at that end their roots would be 0, and the spread
+        # would be many times too small: ζ̂ is at least its standard deviation away.
         error = sd / number
         end = min(error, 0.5)
         mean_d[read_r] = declared.low_d[read_r] + declared.reach_d[read_r] * np.clip(total_r[1:] / number, end, 1 - end)
         return replace(self, mean_d=mean_d, error=error, number=number)
 
     def _scaled(self, declared: Declared, total_j: Floats, sd: float, constant: float) -> Scaling:
-        """With σ̂ from noisy Σ √|u - û|, (j,), of noise std sd; without a constant nothing is centred."""
+        """With σ̂ from noisy Σ √|ζ - ζ̂|, (j,), of noise std sd; without a constant nothing is centred."""
         numeric_j = declared.numeric_j
         range_j = (declared.high_d - declared.low_d)[numeric_j]
         root_j = np.maximum(total_j / self.number, 0.0)
@@ -401,7 +401,7 @@ class Scaling:
         numeric_j, number = declared.numeric_j, _number(noisy_dd, sd, constant)
         noisy_j, read_j = ((np.diag(m) - (m[0] / constant) ** 2 / number)[numeric_j] for m in (noisy_dd, read_dd))
         sd_j = sd * np.hypot(1.0, math.sqrt(2) * noisy_dd[0, numeric_j] / constant**2 / number)
-        # κ²n, the variance of a column whose spread is the one that was read.
+        # n times the squared size, the variance of a column whose spread is the one that was read.
         full, low_j = number * declared.size(constant) ** 2, (self.width_d / self.wide_d)[numeric_j]
         certain_j = np.maximum(noisy_j - tuned.LOW_STD * sd_j, full * low_j**2)
         # A compromise: the root of what is certain widens little, and leaves hardly a lie.

@@ -74,7 +74,7 @@ TABLE_ROUNDS = 8  # convention: iterations that estimate the noise of the score 
 TABLE_DAMPING = 0.5  # convention: damping of these iterations
 
 # --- numeric columns --------------------------------------------------------------------------------------------------
-NUMERIC_SIZE = 0.4  # kept: κ over the intercept's constant: std of a numeric column in x̂; half loses 15 LL
+NUMERIC_SIZE = 0.4  # kept: over the intercept's constant: std of a numeric column in x̂; half loses 15 LL
 SPREAD_ERRORS = 0.5  # kept: least spread, in std of the noise of a mean; none loses 600 LL, half misses spikes
 UNSEEN_SPREAD = 0.002  # kept: least spread that the table takes for possible, as a part of the range; none 20 C
 PRODUCT_DOUBT = 0.2  # convention: std of the root of a product's spread, over what independent factors would have
