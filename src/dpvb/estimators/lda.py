@@ -986,11 +986,12 @@ def _background(q: Topics) -> Floats:
 
 def _without_topics(q: Topics, number: int, rng: np.random.Generator) -> Stream:
     """So many documents of words drawn independently by their released frequencies, drawn again at each pass."""
-    cumulative_v, seed = np.cumsum(_background(q))[:-1], int(rng.integers(2**63))
+    cumulative_v, seed = np.cumsum(_background(q))[:-1], int(rng.integers(2**32))
 
     def pieces() -> Iterator[sparse.coo_array]:
+        drawn = generator("random_state", seed)
         for start in range(0, number, LARGEST_BATCH):
-            size, drawn = min(number - start, LARGEST_BATCH), np.random.default_rng([seed, start])
+            size = min(number - start, LARGEST_BATCH)
             word_j = np.searchsorted(cumulative_v, drawn.random(size * _DRAWN_LENGTH), side="right")
             row_j = np.repeat(np.arange(size), _DRAWN_LENGTH)
             yield sparse.coo_array((np.ones(len(word_j)), (row_j, word_j)), shape=(size, len(q.lambda_vk)))
