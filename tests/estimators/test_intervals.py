@@ -159,8 +159,8 @@ def test_differences_of_levels_do_not_depend_on_the_order_of_categories() -> Non
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
-def test_nearly_collinear_categories_have_intervals_that_hold(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within 4 standard deviations; the noise of these fits is fixed, so that no test has a false alarm."""
+def test_nearly_collinear_categories_are_near_the_truth(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within 4 standard deviations at ε = 1; the noise of these fits is fixed, so that no test has a false alarm."""
     noise = InsecureNoise(seed)
     monkeypatch.setattr("dpvb.core.wall.SecureNoise", lambda: noise)
     data, true = households(seed)
