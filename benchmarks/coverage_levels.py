@@ -54,9 +54,9 @@ def main() -> None:
     print("## Intervals of levels of nearly collinear categorical columns\n")
     print(" ".join((__doc__ or "").split("\n")[2:6]))
     print(
-        f"\nNominal 95 %, δ = {DELTA:g}, {tables} tables a line, seeds from {FIRST_SEED} on. A mean z that is positive:"
+        f"\n{ROWS:,} rows, nominal 95 %, δ = {DELTA:g}, {tables} tables a line, seeds from {FIRST_SEED} on. At positive"
     )
-    print("effects are too large. The first power is that of the library.\n")
+    print("mean z, effects are too large. The first power is that of the library.\n")
     print("| power | ε | coverage | mean z | largest abs(z) | mean std |\n|---|---|---|---|---|---|")
     for power in POWERS:
         tuned.SCALE_POWER = power
