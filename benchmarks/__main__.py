@@ -64,6 +64,7 @@ NAMES = [
     "coverage_terms",
     "coverage_real",
     "coverage_skewed",
+    "coverage_levels",
     "own_regression",
     "analyses",
     "mixtures",
