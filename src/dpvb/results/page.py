@@ -40,8 +40,8 @@ class Page:
     Examples:
         >>> import dpvb
         >>> from dpvb.data import Categorical, Schema, Table
-        >>> rows = Table({"sex": ["f", "m"] * 500, "smokes": ["no", "yes"] * 500}, Schema((
-        ...     Categorical("sex", ("f", "m")), Categorical("smokes", ("no", "yes")))))
+        >>> schema = Schema([Categorical("sex", ("f", "m")), Categorical("smokes", ("no", "yes"))])
+        >>> rows = Table({"sex": ["f", "m"] * 500, "smokes": ["no", "yes"] * 500}, schema)
         >>> page = dpvb.NaiveBayes(response="sex", epsilon=1.0, delta=1e-6).fit(rows).report()
         >>> page.kind, "<table" in page.html()
         ('NaiveBayes', True)
