@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 #: The next release; `setup/package_version.py` makes the version of a package of it.
-NEXT = "0.3.0"
+NEXT = "0.4.0"
 
 _HERE = Path(__file__).resolve()
 _SHORT = 12
@@ -29,7 +29,7 @@ __version__ = _built().partition("+")[0] or f"{NEXT}.dev0"
 
 
 def version_with_commit() -> str:
-    """Return the version, with the commit where it is known: 0.3.0.dev17+g0123456789ab."""
+    """Return the version, with the commit where it is known: 0.4.0.dev17+g0123456789ab."""
     if built := _built():
         return built
     commit = ""

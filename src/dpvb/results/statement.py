@@ -641,12 +641,12 @@ class ChargeFacts:
     """An entry of a ledger: its name, the entry's number and hash, and the data set that was charged.
 
     Examples:
-        >>> import dpvb, math
+        >>> import dpvb
         >>> from dpvb.data import Categorical, Schema, Table
         >>> ledger = dpvb.Ledger("clinic.db")
         >>> ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)
-        >>> rows = Table({"sex": ["f", "m"], "smokes": ["no", "yes"]}, Schema((
-        ...     Categorical("sex", ("f", "m")), Categorical("smokes", ("no", "yes")))))
+        >>> schema = Schema([Categorical("sex", ("f", "m")), Categorical("smokes", ("no", "yes"))])
+        >>> rows = Table({"sex": ["f", "m"], "smokes": ["no", "yes"]}, schema)
         >>> model = dpvb.NaiveBayes(response="sex", epsilon=1.0, delta=1e-6)
         >>> model.fit(rows, run=dpvb.Run(ledger=ledger, dataset="people")).privacy_.charge.dataset
         'people'
