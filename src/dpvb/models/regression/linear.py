@@ -237,7 +237,8 @@ class Linear(CurvatureThenScores):
         return q.clip
 
     def _mean_square(self, q: LinearState) -> float:
-        return q.spread / q.clip**2
+        root = math.sqrt(q.spread) / q.clip
+        return root * root  # A square by ** fails where it overflows, at a q that a stranger may send.
 
     def _clipped(self, q: LinearState, residual_n: Floats) -> Floats:
         return np.clip(residual_n / q.clip, -1.0, 1.0)
