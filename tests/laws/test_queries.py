@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
+from itertools import product
 from typing import Annotated, Any
 
 import numpy as np
@@ -418,6 +419,20 @@ LATER = list({id(case.model): case for case in CASES if case.phase != "first"}.v
 def test_at_a_hostile_q_no_unit_leaves_its_bound(case: Case, count: int) -> None:
     for check in queries.check_queries(replace(case, phase=None), count):
         assert check.passed, check
+
+
+@pytest.mark.guarantees("hostile queries")
+@pytest.mark.parametrize("case", LATER, ids=lambda case: case.name)
+def test_a_q_with_one_extreme_number_fails_nobody(case: Case) -> None:
+    """Each number of q in turn, and each array of numbers, is the largest or the smallest that its domain allows."""
+    for part in (part for part in replace(case, phase=None).parts() if part.phase != "first"):
+        q, release = part.start(1), part.plan().releases[0]
+        [chunk] = part.source(part.some(np.random.default_rng(1), 3), None).chunks()
+        for place, extreme in product(range(leaves(q)), (1e300, 1e-300, 5e-324)):
+            with np.errstate(all="ignore"):
+                other = with_leaf(q, place, lambda value, x=extreme: x * np.ones_like(value) if np.ndim(value) else x)
+                if domains.outside(other) is None:
+                    part.model.e_step(other, chunk.rows, release.asked)
 
 
 @pytest.mark.guarantees("hostile queries")

@@ -324,7 +324,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
 
         A residual of 1 is never clipped: rare events are all that is seen of some data.
         """
-        usual = math.sqrt(self._largest_weight * self._mean_square(q) * q.moments.total / q.moments.number)
+        usual = self._usual_residual(q) * math.sqrt(self._largest_weight * q.moments.total / q.moments.number)
         return min(self.blocks["score"].bound, max(self._largest_weight, tuned.LONGEST_SCORE * usual))
 
     def init(self, rng: np.random.Generator) -> Any:
@@ -449,8 +449,8 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         return 1.0
 
     @abstractmethod
-    def _mean_square(self, q: Any) -> float:
-        """Mean square of a row's residual, as its score has it."""
+    def _usual_residual(self, q: Any) -> float:
+        """Root mean square of a row's residual, as its score has it."""
 
     def _filled(self, sums: Contributions, batch: DesignRows, form: Contribution, bound: float) -> Contributions:
         """Sums before the path, of persons; if the number of rows is read from several, they need one weight."""

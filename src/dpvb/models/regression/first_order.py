@@ -348,8 +348,8 @@ class FirstOrder(CurvatureThenScores):
     def _largest_weight(self) -> float:
         return self.likelihood.max_weight or 1.0
 
-    def _mean_square(self, q: FirstOrderState) -> float:
-        return q.usual * q.ratio.value / self._unit(q) ** 2
+    def _usual_residual(self, q: FirstOrderState) -> float:
+        return math.sqrt(q.usual * q.ratio.value) / self._unit(q)
 
     def _unit(self, q: FirstOrderState) -> float:
         scores = self._scores(q)

@@ -236,9 +236,8 @@ class Linear(CurvatureThenScores):
     def _unit(self, q: LinearState) -> float:
         return q.clip
 
-    def _mean_square(self, q: LinearState) -> float:
-        root = math.sqrt(q.spread) / q.clip
-        return root * root  # A square by ** fails where it overflows, at a q that a stranger may send.
+    def _usual_residual(self, q: LinearState) -> float:
+        return math.sqrt(q.spread) / q.clip
 
     def _clipped(self, q: LinearState, residual_n: Floats) -> Floats:
         return np.clip(residual_n / q.clip, -1.0, 1.0)
