@@ -16,7 +16,6 @@ _LINES = [
     f"fit logistic people.csv --schema people.json {_FIT}",
     "show m.dpvb --what coefficients",
     "show m.dpvb",
-    "show m.dpvb --brief",
     "report m.dpvb --out m.html",
     "plan logistic --schema people.json --n-units 2000 --epsilon 1 --delta 1e-5",
     "synthesize people.csv --schema people.json --rows 50 --epsilon 1 --delta 1e-5 --out synthetic.csv",
