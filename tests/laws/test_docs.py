@@ -225,7 +225,6 @@ MEASURED = {
     },
     "models/belief-networks.md": {"Cost": ["Handwritten digits", "The papers' algorithms as printed"]},
     "models/dpvi.md": {"Cost": ["Private gradients (DPVI)", "Logistic regression"]},
-    "models/regressions.md": {"Cost": ["Logistic regression"]},
     "models/topics.md": {
         "Cost": ["Topic models on Wikipedia", "The papers' algorithms as printed", "Topics or word frequencies"]
     },
