@@ -25,6 +25,14 @@ _LINES = [
 ]
 
 
+def test_the_list_of_commands_is_printed_where_epsilon_has_no_character(tmp_path: Path) -> None:
+    given = [sys.executable, "-c", "from dpvb.cli import app; app()", "--help"]
+    env = {**os.environ, **_POOR, "PYTHONIOENCODING": "ascii", "XDG_STATE_HOME": str(tmp_path)}
+    done = subprocess.run(given, env=env, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"(?, ?)" in done.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_every_command_degrades_to_plain_lines(encoding: str, tmp_path: Path) -> None:

@@ -104,6 +104,9 @@ class Commands(TyperGroup):
         """
         if parent is None:
             log.words = tuple(args)
+            # Whatever the terminal cannot show is a question mark there; --help is printed while options are parsed.
+            if isinstance(sys.stdout, io.TextIOWrapper):
+                sys.stdout.reconfigure(errors="replace")
         try:
             return super().make_context(info_name, args, parent=parent, **extra)
         except Exception as error:
@@ -281,8 +284,5 @@ def _no_command(
         typer.Option("--version", help="Print the version and the commit.", is_eager=True, callback=_print_version),
     ] = False,
 ) -> None:
-    # Whatever the terminal cannot show is a question mark there.
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
     for module in modules or ():
         import_own(module)
