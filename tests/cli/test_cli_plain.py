@@ -30,7 +30,8 @@ def test_the_list_of_commands_is_printed_where_epsilon_has_no_character(tmp_path
     env = {**os.environ, **_POOR, "PYTHONIOENCODING": "ascii", "XDG_STATE_HOME": str(tmp_path)}
     done = subprocess.run(given, env=env, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert b"(?, ?)" in done.stdout
+    assert done.stdout.isascii()
+    assert b"federate" in done.stdout
 
 
 @pytest.mark.slow
