@@ -171,7 +171,7 @@ def test_plan_forecasts_topics() -> None:
         "Noise hides the result. It would not at 5 or more. This needs about 12,000 documents instead of 2,000; or "
         "epsilon = 7.3 instead of 1; or --topics = 1 instead of 10.\n"
     )
-    assert "in the data can reach at most 73.2 %" in shown
+    assert "in the data guesses right with a probability of at most 73.2 %" in shown
     facts = json.loads(run(*given, "--json").stdout)
     assert facts["strength"] < 1 < facts["budget_table"][-1]["strength"]
     assert "--n-units must be" in run(*given[:2], "--n-units", 0, *given[4:], code=2).stderr
@@ -228,7 +228,7 @@ def test_plan_of_replaced_documents_in_words() -> None:
     )
     printed = float(re.search(r"oise multiplier ([\d.]+):", shown).group(1))
     assert printed == pytest.approx(noise, rel=5e-3)
-    assert "can reach at most 73.1 %" in " ".join(shown.split())
+    assert "guesses right with a probability of at most 73.1 %" in " ".join(shown.split())
     assert "renyi" not in shown
 
 

@@ -55,9 +55,9 @@ def test_both_totals_and_what_is_left(path: Path) -> None:
     assert facts["spent_if_fixed"] == pytest.approx(fixed, rel=1e-3)
     assert facts["spent_if_fixed"] < facts["spent_adaptive"] < 3.0
     shown = run("show", path).stdout
-    at_limit = accounting.belief(facts["cap_epsilon"])
+    at_limit = accounting.attack_accuracy(facts["cap_epsilon"], facts["delta"])
     assert "for all charges so far" in shown
-    assert f"{percent(at_limit)} at the limit, except with probability" in shown
+    assert f"{percent(at_limit)} at the limit." in shown
     for key in ("spent_adaptive", "spent_if_fixed"):
         assert accounting.rounded_up(facts[key]) in shown
     assert accounting.rounded_down(facts["epsilon"]) in shown

@@ -364,13 +364,13 @@ def test_a_ladder_shows_other_budgets_and_the_own_one() -> None:
     found = dpvb.plan(made("MarkovChain", 2.0), 1_000, epsilons=(0.5, 8.0))
     assert [rung.epsilon for rung in found.budget_table] == [0.5, 2.0, 8.0]
     assert found.budget_table[1] is found.own
-    for name in ("belief", "power"):
+    for name in ("attack_accuracy", "power"):
         values = [getattr(rung, name) for rung in found.budget_table]
         assert values == sorted(values)
     for rung in found.budget_table:
         assert rung.expected_accuracy == forecast("MarkovChain", 1_000, rung.epsilon)
     table = str(found).split("\n\n")[1].split("\n")
-    assert [line.split()[0] for line in table] == ["epsilon", "0.5", "2", "8", "largest", "TPR"]
+    assert [line.split()[0] for line in table] == ["epsilon", "0.5", "2", "8", "attack", "TPR"]
 
 
 def test_noise_that_was_given_has_no_ladder() -> None:

@@ -80,15 +80,13 @@ def hardest_pair(epsilon, delta):
 def test_plain_meaning_is_that_of_the_hardest_mechanism(epsilon, delta):
     statement = bare(epsilon, delta)
     outputs = hardest_pair(epsilon, delta)
-    sure = [present / (absent + present) for absent, present in outputs]
-    assert max(sure[1:3]) == pytest.approx(statement.belief, rel=1e-12)
-    assert sure[3] == 1.0
-    assert outputs[3][1] == delta
     # The most powerful test, by enumeration of its vertices: it says "present" on a set of outputs.
     vertices = [(0.0, 0.0)]
     for size in range(1, 5):
         for chosen in itertools.combinations(outputs, size):
             vertices.append(tuple(np.sum(chosen, axis=0)))
+    right = max(0.5 * (1.0 - absent) + 0.5 * present for absent, present in vertices)
+    assert statement.attack_accuracy == pytest.approx(right, rel=1e-12)
     for alarm in [0.001, 0.01, 0.05, 0.3, 0.9]:
         best = max(
             p[1] if p[0] == q[0] else p[1] + (q[1] - p[1]) * (alarm - p[0]) / (q[0] - p[0])
@@ -100,13 +98,21 @@ def test_plain_meaning_is_that_of_the_hardest_mechanism(epsilon, delta):
 
 
 def test_plain_meaning_by_hand():
-    assert bare(math.log(3), 1e-5).belief == pytest.approx(0.75)
+    assert bare(math.log(3), 0.1).attack_accuracy == pytest.approx(3.1 / 4)
     assert bare(math.log(3), 1e-5).true_positive_rate(0.01) == pytest.approx(0.03 + 1e-5)
     assert bare(math.log(3), 0.1).true_positive_rate(0.6) == pytest.approx(1 - 0.3 / 3)
     text = flat(bare(math.log(3), 1e-5))
-    assert "can reach at most 75.0 % from the result" in text
-    assert "except with a probability of at most 1e-05." in text
+    assert "guesses right from the result with a probability of at most 75.1 %." in text  # 75.0003 %, rounded up
     assert "is at most 3.1 %." in text  # 3.001 %, rounded up
+
+
+@pytest.mark.parametrize("mu", [0.03, 0.24, 1.0, 3.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.01])
+def test_posterior_odds_rarely_exceed_the_bound(mu, delta):
+    """P(odds > e^(ε+c)) ≤ δ/(1 - e^-c), 1.6 δ at c = 1, as docs/how-to/epsilon.md has it; Gaussians μ apart."""
+    epsilon = accounting.epsilon(noise_multiplier=1 / mu, n_steps=1, sampling_prob=1.0, delta=delta)
+    # The log odds of a result of the data with the unit are N(μ²/2, μ²), since the prior odds are 1.
+    assert norm.sf((epsilon + 1.0 - mu**2 / 2) / mu) <= delta / (1.0 - math.exp(-1.0)) <= 1.6 * delta
 
 
 def test_the_curve_sharpens_the_power_and_stays_above_the_exact_one():
@@ -129,7 +135,7 @@ def test_the_curve_sharpens_the_power_and_stays_above_the_exact_one():
 @pytest.mark.parametrize("alarm", [0.0, 0.01, 1.0])
 def test_huge_epsilon_promises_nothing(epsilon, alarm):
     statement = bare(epsilon, 1e-5, [(1e-3, epsilon)])
-    assert statement.belief == 1.0
+    assert statement.attack_accuracy == 1.0
     assert statement.true_positive_rate(alarm) == 1.0
 
 
@@ -194,7 +200,7 @@ def test_the_text_states_every_fact(sampler, relation, clip):
         f"epsilon = {rounded_up(statement.epsilon)}, delta = 1e-07",
         f"({relation})",
         "one person",
-        f"can reach at most {percent(statement.belief)} from",
+        f"with a probability of at most {percent(statement.attack_accuracy)}.",
         f"true positive rate of an attacker is at most {percent(statement.true_positive_rate(0.01))}.",
         "false positive rate of 1 %",
         "20 releases",

@@ -102,8 +102,8 @@ def units_in_noise(events: Sequence[Event]) -> float:
 def _of_epsilon(epsilon: float) -> Iterator[str]:
     if epsilon > MOST_EPSILON:
         yield (
-            f"epsilon = {epsilon:g} is above {MOST_EPSILON:g} and gives almost no protection: an attacker with a "
-            "prior belief of 50 % can reach more than 99.99 %. Choose a smaller epsilon, for example 1."
+            f"epsilon = {epsilon:g} is above {MOST_EPSILON:g} and gives almost no protection: it allows an attacker "
+            "to guess who is in the data with an accuracy above 99.99 %. Choose a smaller epsilon, for example 1."
         )
 
 

@@ -207,13 +207,16 @@ def curve(
     ]
 
 
-def belief(epsilon: float) -> float:
-    """Return the largest probability that an attacker with even prior odds gives to a unit's presence: e^ε/(1+e^ε).
+def attack_accuracy(epsilon: float, delta: float) -> float:
+    """Return the largest probability of a right guess whether a unit is present, if both are as likely beforehand.
 
-    Outside an event of probability δ: whatever (ε, δ) allows can be computed from a report that is correct with
-    probability δ, and otherwise is right with probability e^ε/(1+e^ε) (Kairouz, Oh & Viswanath 2015).
+    It is (e^ε + δ)/(1 + e^ε), attained by the hardest (ε, δ) mechanism (Kairouz, Oh & Viswanath 2015). It holds for
+    the guess, on average over all results: the posterior probability after one unlikely result can be larger.
+
+    Args:
+        epsilon, delta: The guarantee.
     """
-    return 1.0 / (1.0 + math.exp(-epsilon))
+    return delta + (1.0 - delta) / (1.0 + math.exp(-epsilon))
 
 
 def true_positive_rate(points: Iterable[tuple[float, float]], false_positive_rate: float = 0.01) -> float:

@@ -178,12 +178,12 @@ def show(
     for one in facts:
         # A statement about a total: what all fits together may disclose, not one of them.
         bounds = [
-            f"{percent(accounting.belief(one[key]))} {words}"
+            f"{percent(accounting.attack_accuracy(one[key], one['delta']))} {words}"
             for key, words in (("spent_adaptive", "for all charges so far"), ("cap_epsilon", "at the limit"))
         ]
         echo(
-            f"{one['name']}: an attacker who believes with probability 50 % that a {one['unit']} is in the data can "
-            f"reach at most {' and '.join(bounds)}, except with probability {one['delta']:g}."
+            f"{one['name']}: an attacker who believes with probability 50 % that a {one['unit']} is in the data "
+            f"guesses right with a probability of at most {' and '.join(bounds)}."
         )
     for one in facts:
         if one["sole"]:

@@ -233,7 +233,8 @@ def of_releases(
         print_json(facts)
         return
     if math.isfinite(spent):
-        echo(f"epsilon = {accounting.rounded_up(spent)}. {attack(accounting.belief(spent), power, 'unit', delta)}")
+        accuracy = accounting.attack_accuracy(spent, delta)
+        echo(f"epsilon = {accounting.rounded_up(spent)}. {attack(accuracy, power, 'unit')}")
     echo(
         f"Noise multiplier {noise:.6g}: {n_steps} releases ({sampler}, sampling probability {rate:.6g}, "
         f"{neighboring_relation}) cost epsilon = {accounting.rounded_up(spent)} at delta = {delta:g}.\n"

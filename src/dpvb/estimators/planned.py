@@ -102,7 +102,7 @@ def plan(
     def row(epsilon: float) -> BudgetRow:
         _, releases, knows = at(epsilon=epsilon)
         power = accounting.power(releases.events(), neighboring_relation=releases.neighboring_relation)
-        return BudgetRow(epsilon, knows(number), accounting.belief(epsilon), power)
+        return BudgetRow(epsilon, knows(number), accounting.attack_accuracy(epsilon, estimator.delta), power)
 
     def is_enough(**changed: float) -> bool:
         return not at(**changed)[-1](number).is_weak

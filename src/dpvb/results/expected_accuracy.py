@@ -27,7 +27,7 @@ CLEAR = 0.1
 _MOST_DETAILS = 12
 # Footnotes of the budget table.
 _FOOT = (
-    "largest belief: probability of a unit's presence that an attacker with a prior belief of 50 % can reach",
+    "attack accuracy: largest probability of a right guess whether a unit is present, if both are as likely beforehand",
     "TPR at 1 % FPR: largest true positive rate of a test for a unit's presence at a false positive rate of 1 %",
 )
 
@@ -112,19 +112,20 @@ class BudgetRow:
     Attributes:
         epsilon: Privacy budget of the fit.
         expected_accuracy: Expected accuracy of the fit.
-        belief: Largest posterior probability of the presence of a unit, for an attacker with a prior probability of
-            0.5, except with probability delta.
+        attack_accuracy: Largest probability of a right guess whether a unit is present, for an attacker with a prior
+            probability of 0.5.
         power: Largest true positive rate of a test for the presence of a unit at a false positive rate of 1 %.
 
     Examples:
         >>> from dpvb.results.expected_accuracy import BudgetRow, ExpectedAccuracy
-        >>> BudgetRow(1.0, ExpectedAccuracy("standard deviation of the rate", 0.4), belief=0.73, power=0.027).cells()
+        >>> expected = ExpectedAccuracy("standard deviation of the rate", 0.4)
+        >>> BudgetRow(1.0, expected, attack_accuracy=0.73, power=0.027).cells()
         ['1', '0.4', '73.0 %', '2.7 %']
     """
 
     epsilon: float
     expected_accuracy: ExpectedAccuracy
-    belief: float
+    attack_accuracy: float
     power: float
 
     def cells(self) -> list[str]:
@@ -132,7 +133,7 @@ class BudgetRow:
         return [
             two_digits(self.epsilon),
             self.expected_accuracy.shown,
-            percent(self.belief),
+            percent(self.attack_accuracy),
             percent(self.power),
         ]
 
@@ -206,7 +207,7 @@ class PlanSummary:
 
     def __str__(self) -> str:
         """Return one fact per line, then the budget table."""
-        rows = [["epsilon", self.expected_accuracy.name, "largest belief", "TPR at 1 % FPR"]]
+        rows = [["epsilon", self.expected_accuracy.name, "attack accuracy", "TPR at 1 % FPR"]]
         rows += [row.cells() for row in self.budget_table]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         table = ["  ".join(map(str.rjust, row, widths)) for row in rows] if self.budget_table else []
@@ -223,7 +224,7 @@ class PlanSummary:
             ways = "; or ".join(self.alternatives()) or "more units together with a larger epsilon"
             lines.append(f"Noise hides the result. It would not at {self.expected_accuracy.needs}. This needs {ways}.")
         if math.isfinite(self.own.epsilon):
-            lines.append(attack(self.own.belief, self.own.power, self.unit, self.delta))
+            lines.append(attack(self.own.attack_accuracy, self.own.power, self.unit))
         return [*lines, self.releases, str(self.memory)]
 
     def alternatives(self) -> list[str]:
@@ -255,7 +256,7 @@ class PlanSummary:
             "alternatives": self.alternatives(),
             "needed_units": _plain(self.needed_units),
             "needed_epsilon": _plain(self.needed_epsilon),
-            "belief": self.own.belief,
+            "attack_accuracy": self.own.attack_accuracy,
             "power_at_one_percent": self.own.power,
             "releases": self.releases,
             "memory": {"held": list(self.memory.held), "streamed": list(self.memory.streamed)},
@@ -264,7 +265,7 @@ class PlanSummary:
                     "epsilon": _plain(row.epsilon),
                     "value": _plain(row.expected_accuracy.number),
                     "strength": _plain(row.expected_accuracy.strength),
-                    "belief": row.belief,
+                    "attack_accuracy": row.attack_accuracy,
                     "power_at_one_percent": row.power,
                 }
                 for row in self.budget_table
@@ -298,19 +299,17 @@ class PlanSummary:
         plots.save(path, curves, f"Accuracy and privacy by epsilon: {self.kind}")
 
 
-def attack(belief: float, power: float, unit: str, delta: float) -> str:
+def attack(attack_accuracy: float, power: float, unit: str) -> str:
     """Return what an attacker can learn about one unit, in words.
 
     Args:
-        belief, power: As in `BudgetRow`.
+        attack_accuracy, power: As in `BudgetRow`.
         unit: Protected unit.
-        delta: Delta of the budget.
     """
     return (
-        f"An attacker who believes with probability 50 % that a {unit} is in the data can reach at most "
-        f"{percent(belief)}, except "
-        f"with probability {delta:g}. At a false positive rate of 1 %, the true positive rate is at most "
-        f"{percent(power)}."
+        f"An attacker who believes with probability 50 % that a {unit} is in the data guesses right with a "
+        f"probability of at most {percent(attack_accuracy)}. At a false positive rate of 1 %, the true "
+        f"positive rate is at most {percent(power)}."
     )
 
 

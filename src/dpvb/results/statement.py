@@ -266,9 +266,9 @@ class PrivacyStatement:
         return [(self.delta, self.epsilon), *self.curve]
 
     @property
-    def belief(self) -> float:
-        """Largest posterior probability of a unit's presence for a prior of 0.5 (see `accounting.belief`)."""
-        return accounting.belief(self.epsilon)
+    def attack_accuracy(self) -> float:
+        """Largest probability of a right guess whether a unit is present (see `accounting.attack_accuracy`)."""
+        return accounting.attack_accuracy(self.epsilon, self.delta)
 
     def true_positive_rate(self, false_positive_rate: float = 0.01) -> float:
         """Return an upper bound on the power of any test for a unit's presence (see `accounting.power`).
@@ -391,9 +391,9 @@ class PrivacyStatement:
         meaning = (
             f"The result may reveal everything about any {unit}."
             if self.epsilon == math.inf
-            else f"An attacker who believes with probability 50 % that a {unit} is in the data can reach at most "
-            f"{percent(self.belief)}. At a false positive rate of 1 %, the true positive rate is at most "
-            f"{percent(self.true_positive_rate(0.01))}."
+            else f"An attacker who believes with probability 50 % that a {unit} is in the data guesses right with a "
+            f"probability of at most {percent(self.attack_accuracy)}. At a false positive rate of 1 %, the true "
+            f"positive rate is at most {percent(self.true_positive_rate(0.01))}."
         )
         released = sum(release.event.n_steps for release in self.releases)
         counted = "" if self.counts is None else f" {self.counts.say(unit).capitalize()}."
@@ -509,9 +509,8 @@ class PrivacyStatement:
             "replace_one": f"that one of two {self.unit}s, and not the other, is in the data",
         }[self.neighboring_relation]
         return [
-            f"An attacker who knows everything else and believes with probability 50 % {question} can "
-            f"reach at most {percent(self.belief)} from the result, except with a probability of at most "
-            f"{self.delta:g}.",
+            f"An attacker who knows everything else and believes with probability 50 % {question} guesses right "
+            f"from the result with a probability of at most {percent(self.attack_accuracy)}.",
             "At a false positive rate of 1 %, the true positive rate of an attacker is at most "
             f"{percent(self.true_positive_rate(0.01))}.",
         ]
