@@ -202,6 +202,7 @@ def lead(
                 model._set_statement(run.statement(task.public), task.notes)
                 with one_blas_thread():
                     model._take(task, q)
+                    model._remark(stacklevel=1)
                 model.save(settings.out, overwrite=True)
         except FederationError:
             part(link)

@@ -124,18 +124,9 @@ def _is_fitted(estimator: Any) -> bool:
     return "privacy_" in vars(estimator)
 
 
-def warn_not_settled(n_steps: int, effect: str) -> None:
-    """Warn, from `_take`, that a fit has not converged.
-
-    Args:
-        n_steps: Number of its steps.
-        effect: Effect and remedy, by released numbers.
-    """
-    warnings.warn(
-        f"The scores of {n_steps} steps have not settled: {effect}. The budget of the fit is spent.",
-        NotSettledWarning,
-        stacklevel=4,
-    )
+def not_settled(n_steps: int, effect: str) -> str:
+    """Return, for `_unsettled`, that a fit of so many steps has not converged, with the effect and the remedy."""
+    return f"The scores of {n_steps} steps have not settled: {effect}. The budget of the fit is spent."
 
 
 def if_fitted(method: _Method) -> _Method:
@@ -331,6 +322,12 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
         """Store the result of a task, and set the attributes in the user's units. The task's source may be closed."""
         self.n_iter_ = task.notes["steps"]
         self._keep(self._learned(task, q))
+        for effect in self._unsettled():
+            warnings.warn(effect, NotSettledWarning, stacklevel=3)
+
+    def _unsettled(self) -> tuple[str, ...]:
+        """Return sentences if, by its released numbers, the fit has not converged."""
+        return ()
 
     @abstractmethod
     def _learned(self, task: Task[M], q: Q) -> Any:
@@ -440,15 +437,11 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
                 if path:
                     self.__dict__["_path"] = [self._learned(task, q) for q in path]
         self._name_features(column_names(X))
-        remarks = self._said_of_result()
-        if (learned := self._accuracy_of_result()) is not None:
-            remarks = (f"{learned}.", *remarks)
-            self._warn_if_weak(learned, "was found", stacklevel=3)
-        self.privacy_: PrivacyStatement = replace(self.privacy_, remarks=remarks)
+        self._remark(stacklevel=3)
         if isinstance(X, Table) and self.privacy_.origin is not None:
-            self.privacy_ = replace(self.privacy_, origin=replace(self.privacy_.origin, schema=X.schema.digest))
-        if self._is_simpler:
-            warnings.warn(remarks[-1], LostInNoiseWarning, stacklevel=2)
+            self.privacy_: PrivacyStatement = replace(
+                self.privacy_, origin=replace(self.privacy_.origin, schema=X.schema.digest)
+            )
         return self
 
     def at_step(self, step: int) -> Self:
@@ -591,6 +584,16 @@ class PrivateEstimator(BaseEstimator, ABC, Generic[M, Q]):  # type: ignore[misc]
     def _is_simpler(self) -> bool:
         """Whether the model is simpler than the one asked for, as the last sentence about the result says."""
         return False
+
+    def _remark(self, *, stacklevel: int) -> None:
+        """State in `privacy_` what the released numbers say about the result, and warn if noise hides it."""
+        remarks = (*self._unsettled(), *self._said_of_result())
+        if (learned := self._accuracy_of_result()) is not None:
+            remarks = (f"{learned}.", *remarks)
+            self._warn_if_weak(learned, "was found", stacklevel=stacklevel + 1)
+        self.privacy_ = replace(self.privacy_, remarks=remarks)
+        if self._is_simpler:
+            warnings.warn(remarks[-1], LostInNoiseWarning, stacklevel=stacklevel)
 
     def _warn_if_weak(self, knowledge: ExpectedAccuracy, where: str, *, stacklevel: int) -> None:
         if knowledge.is_weak:

@@ -43,8 +43,8 @@ from dpvb.estimators.base import (
     generator,
     if_fitted,
     named,
+    not_settled,
     unbounded,
-    warn_not_settled,
 )
 from dpvb.estimators.input_types import Records, Responses
 from dpvb.estimators.prior_fits import known
@@ -79,6 +79,8 @@ _MOST_SAID = 300
 _ORDINARY = 500
 # convention: the most numbers in them, 8 MB.
 _NUMBERS = 10**6
+# convention: share of clipped units above which the statement mentions that estimates may be biased.
+_MANY_CLIPPED = 0.1
 # Fields of a model that a fit fills in.
 _FILLED = {
     "columns": "names of the features of X",
@@ -380,14 +382,28 @@ class PrivateModel(PrivateEstimator[Model, Any]):
         """Keep q."""
         self._fitted_model: Model = task.model
         super()._take(task, q)
-        for part in (q, *(vars(q).values() if is_dataclass(q) else ())):
-            if isinstance(part, FixedCurvature) and part.convergence_ratio > 1:
-                warn_not_settled(
-                    part.n_steps,
-                    f"they lead {part.convergence_ratio:.2g} times as far from the mean point of the steps as their "
-                    "noise does. Do not use the estimates and their intervals. Begin near the rates of the labels with "
-                    "FixedCurvature.at, take more steps, or scale the columns to public ranges",
-                )
+
+    def _unsettled(self) -> tuple[str, ...]:
+        q = self.q_
+        effect = (
+            "the last scores are {:.2g} times as large as their noise explains. Do not use the estimates and their "
+            "intervals. Begin near the rates of the labels with FixedCurvature.at, take more steps, or scale the "
+            "columns to public ranges"
+        )
+        return tuple(
+            not_settled(part.n_steps, effect.format(part.convergence_ratio))
+            for part in (q, *(vars(q).values() if is_dataclass(q) else ()))
+            if isinstance(part, FixedCurvature) and part.convergence_ratio > 1
+        )
+
+    def _said_of_result(self) -> tuple[str, ...]:
+        counts = self.privacy_.counts
+        if counts is None or counts.clipped <= _MANY_CLIPPED * counts.included:
+            return ()
+        return (
+            f"Of the {self.privacy_.unit}s, {100 * min(counts.clipped / counts.included, 1):.0f} % were clipped: "
+            "estimates may be biased, which intervals do not include. Larger bounds of the blocks clip fewer.",
+        )
 
     def _learned(self, task: Task[Model], q: Any) -> FittedModel:
         columns, response, width = (task.notes[name] for name in ("columns", "response", "width"))

@@ -28,7 +28,7 @@ from dpvb.estimators.base import (
     check_width,
     column_names,
     generator,
-    warn_not_settled,
+    not_settled,
 )
 from dpvb.estimators.coefficients import Coefficients, KnownWeights, is_of_a_fit, known_coefficients, stated
 from dpvb.estimators.input_types import Records, Responses
@@ -475,14 +475,14 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         prior, robust = task.notes["prior"], task.notes["robust"]
         return FittedWeights(task.notes["columns"], weights, table, 0.0, prior, robust, ratio)
 
-    def _take(self, task: Task[RegressionModel], q: Any) -> None:
-        super()._take(task, q)
-        if (bias := self._convergence_ratio) > 1:
-            warn_not_settled(
-                self.n_iter_,
-                f"coefficients may be off by {bias:.2g} of their standard deviations, and intervals are too narrow. "
-                "Fit with more steps, which divide the same budget",
-            )
+    def _unsettled(self) -> tuple[str, ...]:
+        if (bias := self._convergence_ratio) <= 1:
+            return ()
+        effect = (
+            f"coefficients may be off by {bias:.2g} of their standard deviations, and intervals are too narrow. Fit "
+            "with more steps, which divide the same budget"
+        )
+        return (not_settled(self.n_iter_, effect),)
 
     def _expected_accuracy(self, task: Task[RegressionModel], plan: Plan, n: float) -> ExpectedAccuracy:
         return known_coefficients(task, plan, n, *self._scores(task.model))

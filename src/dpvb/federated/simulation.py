@@ -135,6 +135,7 @@ def simulate(
         q = server.run(rng, notebook_line() if run.progress is None else run.progress)
         estimator._set_statement(server.statement(task.public), task.notes)
         estimator._take(task, q)
+        estimator._remark(stacklevel=4)
         estimator.client_statements_ = tuple(client.statement for client in clients.values())
     return estimator
 

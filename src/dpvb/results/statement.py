@@ -56,13 +56,18 @@ _NO_NOISE = (
 )
 _PUBLISHED = "PUBLIC DATA: the caller stated that the data are public. No privacy is claimed for them."
 _NOT_COVERED = (
-    "side channels: the running time, memory and power consumption of the run",
+    "side channels: the running time, memory and power consumption of the run; other code in the process",
+    "results per {unit}, such as a prediction of a private one",
     "public arguments that were chosen from the data, and preprocessing that was fitted to the data, such as a scaler",
     "{others}",
     "facts about several {unit}s together: the guarantee is weaker for groups",
     "facts about the population, which can be learned from the data of others, with or without any one {unit}",
 )
 _OTHERS = "other analyses of the same data: their epsilons and deltas add to these, and no ledger was used"
+_OTHERS_OF_CLIENTS = (
+    "all other analyses of the same data: their epsilons and deltas add to these; each client's statement names its "
+    "ledger"
+)
 _OTHERS_COUNTED = (
     "all other analyses of the same data: their epsilons and deltas add to these; the ledger has the total"
 )
@@ -404,7 +409,9 @@ class PrivacyStatement:
                 "Computed from": f"{released} noisy sum{'s' * (released != 1)} and public facts only.{counted}",
                 "Result": " ".join(self.remarks)
                 or "Intervals and measures include the privacy noise; see the guide of the model.",
-                "Ledger": "None. Losses of other fits to these data add to this one."
+                **({"Holds against": self.against} if self.against else {}),
+                "Ledger": ("See each client's own statement." if self.against else "None.")
+                + " Losses of other fits to these data add to this one."
                 if charge is None
                 else f"Charged to data set {charge.dataset!r}, entry {charge.seq} of ledger {charge.ledger}.",
                 "Not covered": "Time and memory of the run; public arguments chosen from the data; groups of "
@@ -481,7 +488,7 @@ class PrivacyStatement:
                 "Ledger",
                 [f"data set {charge.dataset!r}: entry {charge.seq} of ledger {charge.ledger}, hash {charge.hash}"],
             )
-        others = _OTHERS if self.charge is None else _OTHERS_COUNTED
+        others = _OTHERS_COUNTED if self.charge else _OTHERS_OF_CLIENTS if self.against else _OTHERS
         yield "Not covered", [f"- {fact.format(unit=unit, others=others)}" for fact in _NOT_COVERED]
         yield "Run", [f"{self.run_id}, plan {self.plan_digest}"]
         if self.origin is not None:
@@ -496,8 +503,8 @@ class PrivacyStatement:
         prefix = "None. With private rows: " if self.dry_run else prefix
         return (
             f"{prefix}(epsilon, delta)-differential privacy with epsilon = {accounting.rounded_up(self.epsilon)}, "
-            f"delta = {self.delta:g}. It bounds what anyone can infer from the result about any one {self.unit}, "
-            "whatever they know already."
+            f"delta = {self.delta:g}. It bounds what {'the adversaries below' if self.against else 'anyone'} can "
+            f"infer from the result about any one {self.unit}, with any prior information."
         )
 
     def _meaning(self) -> list[str]:
@@ -527,7 +534,7 @@ class PrivacyStatement:
         for release in self.releases[:_MAX_LISTED]:
             yield f"- {_release(release, self.unit)}"
         if len(self.releases) > _MAX_LISTED:
-            yield f"- and {len(self.releases) - _MAX_LISTED} more kinds of release (listed by to_dict())."
+            yield f"- and {len(self.releases) - _MAX_LISTED} more kinds of release (dpvb show --json lists them)."
 
 
 def _release(release: ReleaseFacts, unit: str) -> str:
@@ -546,8 +553,8 @@ def _release(release: ReleaseFacts, unit: str) -> str:
             "; only names whose noisy total exceeds a threshold were released, and a name that a single "
             f"{unit} has is released with a probability of at most {event.added_delta:g}, which is part of delta"
         )
-    number = "1 release" if event.n_steps == 1 else f"{event.n_steps} releases, each"
-    return f"{number} the sum over {batch}{joint}; {noise}. {'; '.join(map(_block, release.blocks))}."
+    number = "1 release" if event.n_steps == 1 else f"{event.n_steps} releases"
+    return f"{number}: the sum over {batch}{joint}; {noise}. {'; '.join(map(_block, release.blocks))}."
 
 
 def _block(block: BlockFacts) -> str:
