@@ -119,6 +119,22 @@ BROKEN: dict[str, tuple[Any, str]] = {
         broken(e_step=lambda self, q, x, blocks: {"s": dpvb.Rows(x - x.max())}),
         "e_step on no rows.*zero-size",
     ),
+    "an e_step that fails for two rows": (
+        broken(e_step=lambda self, q, x, blocks: {"s": dpvb.Rows(x[: x.shape[0] + 1 - x.shape[0] ** 2 // 2])}),
+        "e_step on two synthetic rows.*shape",
+    ),
+    "NaN for every row": (
+        broken(e_step=lambda self, q, x, blocks: {"s": dpvb.Rows(np.full((len(x), 2), math.nan))}),
+        "NaN or infinity for each of two",
+    ),
+    "statistics of the whole batch": (
+        broken(e_step=lambda self, q, x, blocks: {"s": dpvb.Rows(x - x.mean(axis=0) if len(x) else x)}),
+        "the statistics of a row change with the other rows",
+    ),
+    "NaN replaced by numbers": (
+        broken(e_step=lambda self, q, x, blocks: {"s": dpvb.Rows(np.nan_to_num(x) + 0.1)}),
+        "numbers for a row that is NaN throughout",
+    ),
     "an init that raises": (broken(init=raising), "init gave KeyError"),
     "a start that is not finite": (broken(init=lambda self, rng: np.full(2, math.nan)), "q must be finite"),
     "an m_step that raises": (broken(m_step=raising), "m_step gave KeyError"),
@@ -231,15 +247,18 @@ def test_a_model_that_only_no_data_make_fail_is_fitted(members: dict[str, Any]) 
     "return ModelRows(design, response is not None), ModelRows(design, response is not None)",
 )
 def test_a_tryout_looks_at_no_row_of_the_data() -> None:
-    seen = []
+    def seen(rows: np.ndarray) -> list[bytes]:
+        batches = []
 
-    def e_step(self: Any, q: Any, batch: Any, blocks: Any) -> Any:
-        seen.append(batch.copy())
-        return {"s": dpvb.Rows(batch)}
+        def e_step(self: Any, q: Any, batch: Any, blocks: Any) -> Any:
+            batches.append(batch.tobytes())
+            return {"s": dpvb.Rows(batch)}
 
-    dpvb.PrivateModel(broken(e_step=e_step), **NO_NOISE)._task(X, group=range(len(X)))
-    assert seen
-    assert all(not batch.any() and len(batch) < 2 for batch in seen)
+        dpvb.PrivateModel(broken(e_step=e_step), **NO_NOISE)._task(rows, group=range(len(rows)))
+        return batches
+
+    assert seen(X)
+    assert seen(X) == seen(X[::-1] / 2) == seen(X[:3])
 
 
 def test_a_text_of_several_lines_is_told_in_one() -> None:

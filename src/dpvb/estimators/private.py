@@ -81,6 +81,8 @@ _ORDINARY = 500
 _NUMBERS = 10**6
 # convention: share of clipped units above which the statement mentions that estimates may be biased.
 _MANY_CLIPPED = 0.1
+# convention: roundings of statistics in different batches, relative to a block's bound: far below its noise.
+_ROUNDINGS = 1e-6
 # Fields of a model that a fit fills in.
 _FILLED = {
     "columns": "names of the features of X",
@@ -150,10 +152,11 @@ def try_out(
         chunk.select(np.arange(chunk.num_units) == unit) for chunk in zeros.chunks() for unit in range(chunk.num_units)
     ]
     asked += [chunk.select(np.zeros(chunk.num_units, dtype=np.bool_)) for chunk in zeros.chunks()]
+    two = next((chunk.select(np.arange(chunk.num_units) < 2) for chunk in ordinary.chunks()), None)
     for rows, scale in ((zeros, 0.0), (zeros, 1.0), (ordinary, float(ordinary is zeros))):
         try:
             with silence(logs=True):
-                numbers = _fit(task, plan.scaled(scale), rows, asked, keep, show, score)
+                numbers = _fit(task, plan.scaled(scale), rows, asked, two, keep, show, score)
         except ParameterError as error:
             refused = refused or error
             continue
@@ -169,11 +172,12 @@ def _fit(
     plan: Plan,
     rows: Source[Any],
     asked: Sequence[ChunkOfUnits[Any]],
+    two: ChunkOfUnits[Any] | None,
     keep: Asked,
     show: Asked,
     score: Scored | None,
 ) -> ParameterError | None:
-    """`loop.fit` to synthetic rows, looked at step by step, and each batch of `asked` by itself at each step.
+    """`loop.fit` to synthetic rows, looked at step by step; at each step also each batch of `asked`, and `two` units.
 
     Returns:
         The first fault of a method after a release that the numbers of its sums may explain; None: there is none.
@@ -187,6 +191,8 @@ def _fit(
     for t, release in enumerate(plan, start=1):
         for batch in asked:
             _ask(task, q, release, batch)
+        if two is not None and two.num_units == 2:
+            _ask_together(task, q, release, two)
         with said("the sum of synthetic rows"):
             released = wall.release(loop.query(model, q, release), release)
         with said("the step size"):
@@ -240,6 +246,48 @@ def _ask(task: Task, q: object, release: Release, batch: ChunkOfUnits[Any]) -> N
         alone = replace(release, blocks={name: block}, weights={name: 1.0})
         with said(f"{place}, for which {what} returned {_shown(form)},"):
             Work(lambda rows: answer, alone, grids_of(alone, None), _words)._added(batch)
+
+
+def _ask_together(task: Task, q: object, release: Release, two: ChunkOfUnits[Any]) -> None:
+    """Ask the model about two ordinary units together and apart, and about invalid rows.
+
+    Raises:
+        ParameterError: if no unit is included, if one changes the statistics of the other, or if a row that is NaN
+            throughout, as invalid rows are, is included.
+    """
+    query = loop.query(task.model, q, release)
+
+    def norms(rows: Any) -> Floats:
+        """Norms of the contributions of rows, (blocks, rows), relative to the bounds."""
+        answer, length = query(rows), len(rows)
+        return np.array([answer[name].of_block(b, length).norms() / b.bound for name, b in release.asked.items()])
+
+    with said("e_step on two synthetic rows"):
+        together = norms(two.rows)
+        apart = np.hstack([norms(two.select(np.arange(2) == unit).rows) for unit in range(2)])
+    fault = ""
+    if not np.isfinite(together).all(axis=0).any():
+        fault = "e_step returned NaN or infinity for each of two synthetic rows, so that no row would be included"
+    elif not np.allclose(together, apart, rtol=_ROUNDINGS, atol=_ROUNDINGS, equal_nan=True):
+        fault = (
+            "the statistics of a row change with the other rows of its batch. Compute each row's from that row and q "
+            "only"
+        )
+    invalid: Any = two.rows
+    if isinstance(invalid, DesignRows):
+        invalid = replace(invalid, x_nd=np.full_like(invalid.x_nd, np.nan), y_n=np.full_like(invalid.y_n, np.nan))
+    elif isinstance(invalid, np.ndarray) and invalid.dtype == np.float64:
+        invalid = np.full_like(invalid, np.nan)
+    if not fault and invalid is not two.rows:
+        with suppress(Exception), silence():  # A model that fails for a row leaves it out.
+            size = norms(invalid)
+            if (np.isfinite(size).all(axis=0) & (size > 0).any(axis=0)).any():
+                fault = (
+                    "e_step returned numbers for a row that is NaN throughout, as invalid rows are. Return NaN for it, "
+                    "so that it is ignored"
+                )
+    if fault:
+        raise ParameterError(f"{_BEFORE}: {fault}. Nothing was charged.")
 
 
 def _rows(batch: ChunkOfUnits[Any], task: Task) -> str:
@@ -401,7 +449,7 @@ class PrivateModel(PrivateEstimator[Model, Any]):
         if counts is None or counts.clipped <= _MANY_CLIPPED * counts.included:
             return ()
         return (
-            f"Of the {self.privacy_.unit}s, {100 * min(counts.clipped / counts.included, 1):.0f} % were clipped: "
+            f"{100 * min(counts.clipped / counts.included, 1):.0f} % of the {self.privacy_.unit}s were clipped: "
             "estimates may be biased, which intervals do not include. Larger bounds of the blocks clip fewer.",
         )
 
