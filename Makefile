@@ -14,13 +14,17 @@ docs: .venv-docs/ready
 	$(PY) -m pytest -q -n 2 --dist worksteal -m "slow or not slow" tests/laws/test_site.py
 	PATH="$(CURDIR)/.venv-docs/bin:$$PATH" NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 
-# The inner loop, at most 45 seconds on two quiet cores: the core, the guards, the models, the laws, one case a family;
-# without what JAX or Numba compile anew, repeated fits and processes that start from nothing.
-OF_MAKE_TEST := guards/test_imports $(addprefix models/test_,dpvi kernel_lda kernel_sbn lower_bound robust_variance \
-	scaling step_errors topics_or_words unshrunk)
-QUICK := tests/core tests/laws/test_architecture.py tests/laws/test_docs.py tests/laws/test_conformance.py \
-	$(filter-out $(OF_MAKE_TEST:%=tests/%.py),$(sort $(wildcard tests/guards/test_*.py tests/models/test_*.py)))
-OTHER_CASES := joint] or _first] or _third] or _last] or paper_step] or lda_plain] or spreads_second] or spreads_step] or poisson_step] or beside_step] or dispersion_step] or cover or cluster or repeated
+# The inner loop, at most 45 seconds on two quiet cores: the core, the guards, the laws, and the cheap tests of each
+# room and of each family of models; without what compiles anew or starts a process.
+IN_ROOMS := accounting/filter cli/cli_plain data/numbers estimators/members federated/federated_masks ledger/ledger_names \
+	papers/printed results/metrics runs/record $(addprefix models/,expfam first_order hidden_markov kalman lda \
+	linear_dynamical linear_model markov_chain products sbn saturation topic_reading tuned)
+OF_MAKE_TEST := guards/test_imports core/test_form_shapes
+room = $(dir $(1))test_$(notdir $(1))
+QUICK := $(filter-out $(OF_MAKE_TEST:%=tests/%.py),$(sort $(wildcard tests/core/test_*.py tests/guards/test_*.py))) \
+	tests/laws/test_architecture.py tests/laws/test_conformance.py tests/laws/test_docs.py \
+	$(foreach one,$(IN_ROOMS),tests/$(call room,$(one)).py)
+OTHER_CASES := joint] or _first] or _third] or _last] or paper_step] or lda_plain] or spreads_second] or spreads_step] or poisson_step] or beside_step] or dispersion_step] or cover or cluster or repeated or bits_of_a_record or first_fit or command_no_terminal or processes
 RUN_QUICK := -m pytest -q -n 2 --dist worksteal $(QUICK) -k "not ($(OTHER_CASES))"
 
 quick: $(VENV)/dev

@@ -91,7 +91,7 @@ def journey(title: str, lines: list[str], end: str, folder: Path, programs: Path
 
 
 #: What the last command of a journey shows: a topic's words, the coefficient of age, and 5,000 rows with a header.
-TOPIC, AGE, ROWS = r"^ +0 +\w+ \w+ \w+", r"^ *age +-?[\d.]+ +[\d.]+", r"^ *5001 "
+TOPIC, AGE, ROWS = r"^Topic 0 +\w+ \w+ \w+", r"^ *age +-?[\d.]+ +[\d.]+", r"^ *5001 "
 
 
 def main() -> None:

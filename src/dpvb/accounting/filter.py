@@ -33,7 +33,6 @@ from functools import lru_cache
 
 import mpmath
 import numpy as np
-from scipy.optimize import brentq
 
 from dpvb.accounting import dominating_gaussian, gaussian
 from dpvb.accounting.calibration import least_scale_and_slope
@@ -184,6 +183,8 @@ def gaussian_units(total: int, left_out: int, delta: float) -> int:
     while excess(high) > 0:
         high *= 2
     if excess(low) > 0:
+        from scipy.optimize import brentq  # Here, as it takes long to import.
+
         units = math.ceil(mu * (brentq(excess, low, high) + mu / 2) / UNIT)
     while units > 0 and keeps(units - 1):
         units -= 1

@@ -70,7 +70,7 @@ def example_data(
 
         dpvb example-data first-try
     """
-    from dpvb import sample
+    import dpvb.sample as sample
 
     files.check_folder(folder, "FOLDER")
     if there := [name for name in sample.NAMES if os.path.lexists(folder / name)]:

@@ -151,6 +151,7 @@ fit = typer.Typer(
 app.add_typer(fit, name="fit")
 
 
+@cache
 def summaries() -> dict[str, str]:
     """Return the first sentence of each estimator's docstring, by command, without importing the estimators."""
     [home] = find_spec("dpvb.estimators").submodule_search_locations  # type: ignore[union-attr,misc]

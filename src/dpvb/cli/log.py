@@ -19,7 +19,6 @@ import typer
 from dpvb.guards import untrusted
 from dpvb.guards.errors import ParameterError, reason_of
 from dpvb.guards.version import version_with_commit
-from dpvb.ledger.address import without_password
 
 #: The words of this call of the program, as they were typed.
 words: tuple[str, ...] = ()
@@ -48,6 +47,8 @@ def begin(context: typer.Context, path: Path | None) -> Path | None:
 
 def arguments() -> list[str]:
     """Return the words of the call after the name of the program, without passwords of addresses."""
+    from dpvb.ledger.address import without_password
+
     shown = []
     for word in words:
         option, sign, value = word.partition("=") if word.startswith("-") else ("", "", word)

@@ -117,9 +117,9 @@ def schema(
         return
 
     if file is None:
-        from dpvb import sample
+        from dpvb.sample import SCHEMA
 
-        example = dpvb.Schema.from_json(json.dumps(sample.SCHEMA))
+        example = dpvb.Schema.from_json(json.dumps(SCHEMA))
         print_json(json.loads(example.to_json()), ensure_ascii=False)
         return
     declared = dpvb.Schema.load(file)

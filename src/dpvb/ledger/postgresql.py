@@ -229,12 +229,12 @@ class PostgreSQLStore:
         """Make or upgrade all tables, unless another process has just done so."""
         with self._block():
             self._owner()
-            if self._version() not in (None, *schema.EARLIER):
+            if self._version() not in (None, schema.EARLIER):
                 return
         with self._block():
             self._run(_ONE_MAKER)
             (owner, is_owner), version = self._owner(), self._version()
-            if version not in (None, *schema.EARLIER):
+            if version not in (None, schema.EARLIER):
                 return
             if self._one("SHOW server_encoding") != "UTF8":
                 raise LedgerError(f"{self._place} must have the encoding UTF8 to hold a ledger.")
@@ -247,7 +247,7 @@ class PostgreSQLStore:
                 self._run("CREATE SCHEMA dpvb")
             if version and self._one(_CUT):
                 raise set_back(self._one(_CUT))
-            for statement in schema.upgrade(version) if version else schema.make():
+            for statement in schema.upgrade() if version else schema.make():
                 self._run(statement)
             if not version:
                 self._run("INSERT INTO dpvb.ledger VALUES (%s, %s, %s)", (uuid, schema.VERSION, created))
@@ -261,7 +261,7 @@ class PostgreSQLStore:
             raise LedgerError(
                 f"{self._place} runs with fsync or full_page_writes off and may lose charges; turn both on."
             )
-        if version in schema.EARLIER:
+        if version == schema.EARLIER:
             raise LedgerError(f"{self._place}: {_EARLIER}.")
         if version != schema.VERSION:
             raise LedgerError(

@@ -18,9 +18,8 @@ from dpvb.ledger.records import MAX_NAME
 
 #: Version of tables, functions and triggers; an earlier one has other triggers, and the same rows.
 VERSION = 4
-#: Versions that can be upgraded. 1 is of version 0.2 of dpvb: it had no writers of rows, and another head. In 3 every
-#: role that appends could register a data set.
-EARLIER = (1, 3)
+#: The version that 0.2.0 made, which can be upgraded: it has no writers of rows, and another head.
+EARLIER = 1
 _TYPES = {int: "bigint", str: "text"}
 _KEYS = {"seq": " PRIMARY KEY", "key": " UNIQUE"}
 _PATH = "pg_catalog, pg_temp"
@@ -279,19 +278,11 @@ def make() -> Iterator[str]:
     yield from _rules()
 
 
-def upgrade(version: int) -> Iterator[str]:
-    """The statements that make this version of an earlier one; rows stay as they are."""
-    of_first = ("refuse", "check_entry", "check_head")
-    for name in of_first if version == 1 else _FUNCTIONS:
+def upgrade() -> Iterator[str]:
+    """The statements that make this version of `EARLIER`; rows stay as they are."""
+    for name in ("refuse", "check_entry", "check_head"):
         yield f"DROP FUNCTION dpvb.{name} CASCADE"
     yield f"UPDATE dpvb.ledger SET format = {VERSION}"
-    if version == 1:
-        yield from _columns_of_second()
-    yield from _rules()
-
-
-def _columns_of_second() -> Iterator[str]:
-    """The statements that add what the first version lacks: writers of rows, and a head by data set."""
     yield f"ALTER TABLE dpvb.entry ADD COLUMN {_WRITER}"
     yield f"ALTER TABLE dpvb.head DROP COLUMN text, ADD COLUMN {_HEAD.replace(', ', ', ADD COLUMN ')}"
     yield """
@@ -300,6 +291,7 @@ UPDATE dpvb.head SET hash = (SELECT hash FROM dpvb.entry ORDER BY seq DESC LIMIT
         SELECT max(seq) FROM dpvb.entry AS charge WHERE charge.dataset = registration.dataset AND totals <> ''
     ), 0))) FROM dpvb.entry AS registration WHERE kind = 'dataset'
 ) WHERE seq > 0"""
+    yield from _rules()
 
 
 #: Owners of the schema: its owner; whether it is this role's own, or of a role that this one is a member of; whether
