@@ -185,8 +185,8 @@ def warn_of_few_clients(estimator: PrivateEstimator, task: Task, federation: Fed
         enough = least(lambda number: not expected(number).is_weak, trust.num_clients, MOST_CLIENTS)
         ways = f"{math.ceil(enough):,} clients, " if enough < math.inf else ""
         warnings.warn(
-            f"{forecast} is expected for {trust.num_clients} clients, each of them a unit, however many rows they have. "
-            f"Noise hides the result: it needs {forecast.needs}, thus {ways}a larger epsilon, or unit 'example'.",
+            f"{forecast} is expected for {trust.num_clients} clients, each of them a unit, however many rows they "
+            f"have. Noise hides the result: it needs {forecast.needs}, thus {ways}a larger epsilon, or unit 'example'.",
             LostInNoiseWarning,
             stacklevel=stacklevel,
         )
