@@ -41,7 +41,7 @@ def write_files(folder: Path, names: list[str]) -> None:
     clients = "\n".join(f'{name} = "{keys[name].public.hex()}"' for name in names)
     (folder / "agreement.toml").write_text(
         f'kind = "LogisticRegression"\nepsilon = 1.0\ndelta = 1e-6\nnum_rounds = {ROUNDS}\n'
-        f'trust = "secure_aggregation"\nwidth = 10\n[model]\nmax_row_norm = 1\n[server]\n'
+        f'trust = "secure_aggregation"\nwidth = 10\n[model]\nlow = -0.3\nhigh = 0.3\n[server]\n'
         f'key = "{keys["server"].public.hex()}"\n[clients]\n{clients}\n'
     )
     usual = 'agreement = "agreement.toml"\nidentity = "{name}.key"\naddress = "{address}"\n'
@@ -79,6 +79,8 @@ def whole_run(source: Path) -> str:
         server = start(folder, "server", "server", source)
         said = folder / "server.err"
         while (address := re.search(r"clients at (\S+)\.\n", said.read_text())) is None:
+            if server.poll() is not None:
+                return f"no server: {said.read_text()[:200]} |"
             time.sleep(0.02)
         for name in names:
             path = folder / f"{name}.toml"

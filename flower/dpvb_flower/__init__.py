@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Self
+from typing import Self
 
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -29,8 +29,8 @@ from dpvb.federated.transport import Reply
 
 server = ServerApp()
 client = ClientApp()
-# Seconds between looks for answers, and before a message is sent again whose ClientApp failed.
-_LOOK, _AGAIN = 0.5, 5.0
+# Seconds before new nodes are looked for, and a message is sent again whose ClientApp failed.
+_AGAIN = 2.0
 # The first byte of a message: a session, to which a client answers with its name; or a sealed question.
 _GREETING, _SEALED = b"g", b"s"
 
@@ -50,24 +50,15 @@ def answer(message: Message, context: Context) -> Message:
     channel = Channel(settings.identity, {name: settings.agreement.server_key})
     data = _bytes_of(message)
     if data[:1] == _GREETING:
-        return Message(_record(_greeting(channel, name, data[1:])), reply_to=message)
+        greeting = letters.seal(channel, name, letters.HEADER, letters.Call(data[1:], 0, 0), 0)
+        return Message(_record(greeting), reply_to=message)
     letter = letters.unseal(channel, data[1:], letters.QUESTION)
-    if letter.sender != name:
-        raise FederationError(f"a question of {letter.sender!r}, who is not the server.")
     with owner(settings) as party:
         reply = party.answer(letter.contents)
         if party.is_over:
             print(party.statement)
     sealed = letters.seal(channel, name, letters.ANSWER, letter.request, letter.number, reply)
     return Message(_record(sealed), reply_to=message)
-
-
-class _Question(NamedTuple):
-    """A message on its way to a client."""
-
-    client: str
-    data: bytes
-    deadline: float
 
 
 class Nodes:
@@ -80,67 +71,50 @@ class Nodes:
         self._request = letters.Call(secrets.token_bytes(len(letters.NO_SESSION)), 0, 0)
         self._nodes: dict[str, int] = {}  # Where a client was last.
         self._greeted: set[int] = set()
-        self._open: dict[int, _Question] = {}
-        self._sent: dict[str, tuple[int, int]] = {}  # Node and number by Flower's name of a message; 0: a greeting.
-        self._again: list[tuple[float, int]] = []
+        self._open: dict[int, letters.Question] = {}
         self._count = 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
+        self._open.clear()
 
     def wait(self, timeout: float, names: Iterable[str] | None = None) -> tuple[str, ...]:
         """Wait until clients have said who they are; return the names of those that are missing."""
         awaited, deadline = self.clients if names is None else tuple(names), time.monotonic() + timeout
         while not self._nodes.keys() >= {*awaited} and time.monotonic() < deadline:
-            self._receive()
-            time.sleep(_LOOK)
+            self.poll(0.0)  # Nothing is sent before it is waited for: no answer is lost.
         return tuple(name for name in awaited if name not in self._nodes)
 
     def send(self, client: str, data: bytes) -> int:
-        """Send bytes to one client, at once or when it comes; return the number of the message."""
+        """Keep bytes for one client until it is polled; return the number of the message."""
         self._count += 1
-        self._open[self._count] = _Question(client, data, time.monotonic() + self._patience)
-        self._ask(self._count)
+        self._open[self._count] = letters.Question(client, data, time.monotonic() + self._patience)
         return self._count
 
     def poll(self, timeout: float) -> list[Reply]:
-        """Return the answers that have come since, waiting up to `timeout` seconds for the first."""
-        deadline = time.monotonic() + timeout
-        while not (replies := self._receive()) and time.monotonic() < deadline:
-            time.sleep(_LOOK)
-        return replies
+        """Greet new nodes, ask what is open, and return the answers; what failed is asked again in the next poll."""
+        new = {*self._grid.get_node_ids()} - self._greeted
+        self._greeted |= new
+        asked = [self._message(node, _GREETING + self._request.session) for node in new]
+        for number, (name, data, _) in self._open.items():
+            if name in self._nodes:
+                sealed = letters.seal(self._channel, name, letters.QUESTION, self._request, number, data)
+                asked.append(self._message(self._nodes[name], _SEALED + sealed))
+        answers = self._grid.send_and_receive(asked, timeout=self._patience) if asked else ()
+        replies = [reply for message in answers if not message.has_error() for reply in self._taken(message)]
+        now = time.monotonic()
+        late = [number for number, question in self._open.items() if question.deadline < now]
+        if not replies and not late:
+            time.sleep(_AGAIN)
+        return replies + [Reply(number, self._open.pop(number).client, None) for number in late]
 
     def unheard(self) -> tuple[str, ...]:
         """Names of the clients that have said who they are, and have a message that they have not answered."""
         return tuple({question.client for question in self._open.values()} & self._nodes.keys())
 
-    def close(self) -> None:
-        """Forget what is open."""
-        self._open.clear()
-
-    def _receive(self) -> list[Reply]:
-        """Greet new nodes, take what has come, and send again what failed."""
-        for node in {*self._grid.get_node_ids()} - self._greeted:
-            self._greeted.add(node)
-            self._push(node, 0, _GREETING + self._request.session)
-        replies = [reply for message in self._grid.pull_messages([*self._sent]) for reply in self._taken(message)]
-        now = time.monotonic()
-        due = {number for when, number in self._again if when <= now}
-        self._again = [(when, number) for when, number in self._again if when > now]
-        for number in due & self._open.keys():
-            self._ask(number)
-        late = [number for number, question in self._open.items() if question.deadline < now]
-        return replies + [Reply(number, self._open.pop(number).client, None) for number in late]
-
-    def _taken(self, message: Any) -> list[Reply]:
-        node, number = self._sent.pop(message.metadata.reply_to_message_id, (0, 0))
-        if message.has_error():
-            if number:
-                self._again.append((time.monotonic() + _AGAIN, number))
-            return []
+    def _taken(self, message: Message) -> list[Reply]:
         try:
             letter = letters.unseal(self._channel, _bytes_of(message), letters.HEADER, letters.ANSWER)
         except FederationError as error:
@@ -149,33 +123,14 @@ class Nodes:
         if letter.request != self._request or letter.sender not in self.clients:
             return []
         if letter.kind == letters.HEADER:
-            self._nodes[letter.sender] = node
-            for waiting, question in self._open.items():
-                if question.client == letter.sender:
-                    self._ask(waiting)
-            return []
-        if letter.number not in self._open or self._open[letter.number].client != letter.sender:
-            return []
-        del self._open[letter.number]
-        return [Reply(letter.number, letter.sender, letter.contents)]
+            self._nodes[letter.sender] = message.metadata.src_node_id
+        elif letter.number in self._open and self._open[letter.number].client == letter.sender:
+            del self._open[letter.number]
+            return [Reply(letter.number, letter.sender, letter.contents)]
+        return []
 
-    def _ask(self, number: int) -> None:
-        name, data, _ = self._open[number]
-        if name in self._nodes:
-            sealed = letters.seal(self._channel, name, letters.QUESTION, self._request, number, data)
-            self._push(self._nodes[name], number, _SEALED + sealed)
-
-    def _push(self, node: int, number: int, data: bytes) -> None:
-        message = Message(_record(data), dst_node_id=node, message_type="query", ttl=self._patience)
-        for name in self._grid.push_messages([message]):
-            self._sent[name] = node, number
-
-
-def _greeting(channel: Channel, server_name: str, session: bytes) -> bytes:
-    """Who a client is, for the session of the server."""
-    if len(session) != len(letters.NO_SESSION):
-        raise FederationError("a greeting names no session.")
-    return letters.seal(channel, server_name, letters.HEADER, letters.Call(session, 0, 0), 0)
+    def _message(self, node: int, data: bytes) -> Message:
+        return Message(_record(data), dst_node_id=node, message_type="query", ttl=self._patience)
 
 
 def _record(data: bytes) -> RecordDict:

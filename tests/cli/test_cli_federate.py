@@ -349,6 +349,24 @@ def test_faults_end_in_one_line(tmp_path: Path) -> None:
     assert not (tmp_path / "north.state").exists()
 
 
+def test_both_sides_say_that_noise_hides_what_few_clients_have_in_common(tmp_path: Path) -> None:
+    """Before a server is called, and before one listens."""
+    matrices(tmp_path, x=features, y=labels)
+    data = {"file": "{name}.x.npy", "target": "{name}.y.npy"}
+    top = TOP.format(kind="LogisticRegression", rounds=8, unit="client", columns="width = 6")
+    write_files(tmp_path, top, "max_row_norm = 1", data)
+    for name, before, after in (
+        ("server", "127.0.0.1", "192.0.2.1"),
+        ("north", "[data]", "server_seconds = 1\n[data]"),
+    ):
+        path = tmp_path / f"{name}.toml"
+        path.write_text(path.read_text().replace(before, after))
+        side = "server" if name == "server" else "client"
+        said = run("federate", side, "--config", path, code=2).stderr
+        assert f"is expected for {len(NAMES)} clients, each of them a unit" in said.splitlines()[0]
+        assert said.startswith("warning: ")
+
+
 def test_the_guides_files_are_read(tmp_path: Path) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "federated.md").read_text()
     blocks = dict(re.findall(r'```toml title="(.*?)"\n(.*?)```', guide, re.S))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,13 +31,13 @@ from dpvb.core.model import constant
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
-from dpvb.errors import DataFormatError, FederationError, ParameterError
+from dpvb.errors import DataFormatError, FederationError, LostInNoiseWarning, ParameterError
 from dpvb.federated.agreement import Federation
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share, digest
 from dpvb.federated.server import Server
-from dpvb.federated.simulation import columns_of
+from dpvb.federated.simulation import columns_of, of_unit, warn_of_few_clients
 from dpvb.federated.transport import InProcess
 from dpvb.federated.trust import TRUST, Trust
 from dpvb.ledger import Ledger
@@ -330,6 +332,50 @@ def test_a_client_may_be_the_unit() -> None:
     assert joined.privacy_.unit == "client"
 
 
+def of_clients(number: int, trust: str, epsilon: float = 1.0) -> tuple[dpvb.LogisticRegression, Any, Federation]:
+    """A run in which each of so many clients is a unit; the task has no rows."""
+    model = logistic(epsilon)
+    task = of_unit(model._task(np.empty((0, 2)), np.empty(0), group=np.empty(0, dtype=int)), "client")
+    participants = {f"{name}": Identity.generate(f"{name}").public for name in range(number)}
+    place = Trust(trust, number, 0, None)
+    return model, task, Federation("LogisticRegression", columns_of(task), place, epsilon, DELTA, participants)
+
+
+def lost(number: int, trust: str, epsilon: float = 1.0) -> str:
+    """The warning of a run of so many clients; empty: there is none."""
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        warn_of_few_clients(*of_clients(number, trust, epsilon), stacklevel=2)
+    return "".join(str(one.message) for one in given)
+
+
+@EVERY_TRUST
+def test_too_few_clients_as_units_are_told_before_the_charge(trust: Any, ledger: Path) -> None:
+    shards = dealt(*rows(), 20, 40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LostInNoiseWarning)
+        with pytest.raises(LostInNoiseWarning, match="is expected for 3 clients, each of them a unit"):
+            federated.simulate(
+                logistic(1.0, n_steps=3), shards, trust=trust, unit="client", accounts=[(ledger, "a")] * 3
+            )
+        with Ledger(ledger) as books:
+            assert [entry.kind for entry in books.entries()] == ["dataset"] * 3
+        federated.simulate(logistic(1.0, n_steps=3), shards, trust=trust)  # The number of rows is private.
+        federated.simulate(logistic(n_steps=3), shards, trust=trust, unit="client")
+
+
+def test_the_number_of_clients_that_is_needed_follows_the_noise_of_the_sum() -> None:
+    """Noise over signal is σ/M with a trusted server, and √M σ/M where each client adds its own."""
+    needed = {}
+    for trust in TRUST:
+        number = int(re.findall(r"thus ([\d,]+) clients", lost(10, trust, 8.0))[0].replace(",", ""))
+        assert lost(round(number * 1.02) + 1, trust, 8.0) == ""
+        assert lost(math.floor(number * 0.98), trust, 8.0)
+        needed[trust] = number
+    assert needed["trusted_server"] < needed["secure_aggregation"] < 1.2 * needed["trusted_server"]
+    assert needed["none"] == pytest.approx(needed["trusted_server"] ** 2, rel=0.03)
+
+
 # --- who may fail -------------------------------------------------------------------------------------------
 
 
@@ -489,15 +535,17 @@ def _from_attempt(handler: Handler, attempt: int) -> Handler:
     return answer
 
 
-def test_a_client_that_says_nothing_is_waited_for_no_longer_than_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpvb.federated.server._FAREWELL_SECONDS", 0.1)  # Nor does it answer that the run is over.
+def test_a_client_that_says_nothing_is_waited_for_no_longer_than_the_timeout() -> None:
+    """Nor is its answer that the run is over, in more polls than take 10 seconds where a transport waits."""
     made = around("none")
     server = made.server(timeout=0.05)
     transport = server._asking.transport
-    send = transport.send
-    transport.send = lambda name, data: send(name, data) if name != "b" else -1  # type: ignore[method-assign]
+    send, poll, polls = transport.send, transport.poll, list[bool]()
+    transport.send = lambda name, data: (polls.clear(), send(name, data) if name != "b" else -1)[1]
+    transport.poll = lambda timeout: (polls.append(True), poll(timeout))[1]
     with pytest.raises(FederationError, match=r"b: no answer within 0\.05 seconds"):
         server.run(np.random.default_rng(0))
+    assert len(polls) == 10 + len(made.handlers) - 1
 
 
 # --- hostile clients ----------------------------------------------------------------------------------------

@@ -343,7 +343,7 @@ def _agreed(agreement: Agreement, data: Mapping[str, Any]) -> tuple[Task, Federa
     """The task of the fit, and what all parties must find the same, by one's own data and files."""
     from dpvb.estimators.private_words import check_known
     from dpvb.federated.agreement import Federation
-    from dpvb.federated.simulation import columns_of, of_unit, steps_of
+    from dpvb.federated.simulation import columns_of, of_unit, steps_of, warn_of_few_clients
     from dpvb.runs.run import Run
 
     model = agreement.estimator()
@@ -354,7 +354,7 @@ def _agreed(agreement: Agreement, data: Mapping[str, Any]) -> tuple[Task, Federa
         task = of_unit(task, "client" if agreement.unit == "client" else "example")
     except ParameterError as error:
         raise ParameterError(f"The agreement does not hold together: {error}") from error
-    return task, Federation(
+    federation = Federation(
         kind=agreement.kind,
         columns=columns_of(task),
         trust=agreement.trust,
@@ -363,6 +363,8 @@ def _agreed(agreement: Agreement, data: Mapping[str, Any]) -> tuple[Task, Federa
         participants=agreement.clients,
         n_units=model.n_units,
     )
+    warn_of_few_clients(model, task, federation, stacklevel=2)
+    return task, federation
 
 
 def _no_rows(agreement: Agreement) -> dict[str, Any]:

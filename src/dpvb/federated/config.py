@@ -291,7 +291,10 @@ class Agreement:
         Raises:
             ParameterError: for parameters that it does not take.
         """
-        return PrivateEstimator._registered[self.kind](epsilon=self.epsilon, delta=self.delta, **self.params)
+        try:
+            return PrivateEstimator._registered[self.kind](epsilon=self.epsilon, delta=self.delta, **self.params)
+        except ParameterError as error:
+            raise ParameterError(f"[model] of the agreement: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,14 @@ class Call(NamedTuple):
     turn: int
 
 
+class Question(NamedTuple):
+    """A message on its way to a client, and the time by which it is answered."""
+
+    client: str
+    data: bytes
+    deadline: float
+
+
 class Letter(NamedTuple):
     """Content of an envelope."""
 

@@ -136,8 +136,10 @@ class _Calls:
                 if (letter.sender, letter.request) == (self._server, request):
                     return letter.number, letter.contents
             raise ConnectionError("a response that is not the server's to this request")
-        session = _session(response)
-        if response.status_code == httpx.codes.UNAUTHORIZED and session not in (request.session, letters.NO_SESSION):
+        session = b""
+        with suppress(ValueError):
+            session = bytes.fromhex(response.headers.get(letters.SESSION_HEADER, ""))
+        if response.status_code == httpx.codes.UNAUTHORIZED and session not in (request.session, b""):
             self._request = request._replace(session=session)
             if request.session == letters.NO_SESSION and not number:
                 return self.call()
@@ -148,15 +150,6 @@ class _Calls:
         if response.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
             raise FederationError("An answer of this client is larger than the server's plan allows.")
         raise ConnectionError(f"The server answers with status {response.status_code}")
-
-
-def _session(response: httpx.Response) -> bytes:
-    """The session that a server names, or none."""
-    with suppress(ValueError):
-        session = bytes.fromhex(response.headers.get(letters.SESSION_HEADER, ""))
-        if len(session) == len(letters.NO_SESSION):
-            return session
-    return letters.NO_SESSION
 
 
 def _untrusted(error: BaseException | None) -> str:

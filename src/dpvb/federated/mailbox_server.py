@@ -16,7 +16,7 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import uvicorn
 from starlette.requests import ClientDisconnect, Request
@@ -38,8 +38,6 @@ _MOST_STRANGERS: Final = 512
 _AT_ONCE: Final = 256
 # Connections of a client: one in use, and others that its process or its network has left.
 _MOST_CONNECTIONS: Final = 4
-# Bytes of a request's head, in which the header with the key has 300.
-_MOST_HEAD: Final = 8192
 # Processes of a client in a session, each started anew; no further one is heard.
 _MOST_PROCESSES: Final = 10_000
 # Seconds between looks for descriptors when there are none.
@@ -48,14 +46,6 @@ _PAUSE: Final = 0.01
 _STARTING, _ENDING = 60.0, 1
 _OTHER_WIRE: Final = f"this server has version {VERSION} of the wire; use the same version of dpvb everywhere."
 _NO_KEY: Final = "no client of this name and key is known here; compare names and public keys."
-
-
-class _Waiting(NamedTuple):
-    """A message on its way to a client."""
-
-    client: str
-    data: bytes
-    deadline: float
 
 
 class _Door(socket.socket):
@@ -155,7 +145,7 @@ class Mailbox:
         self._channel, self._patience, self._max_bytes, self._tell = channel, patience, max_bytes, tell
         self._session = secrets.token_bytes(len(letters.NO_SESSION))
         self._news = threading.Condition()  # For a client that has come, and for an answer.
-        self._count, self._messages, self._landed = 0, dict[int, _Waiting](), list[Reply]()
+        self._count, self._messages, self._landed = 0, dict[int, letters.Question](), list[Reply]()
         self._turns: dict[str, dict[int, int]] = {name: {} for name in self.clients}  # The newest of each process.
         self._events = {name: asyncio.Event() for name in self.clients}  # A message waits, or the server ends.
         self._present, self._told = set[str](), set[str]()
@@ -172,7 +162,6 @@ class Mailbox:
             uvicorn.Config(
                 self._called, interface="asgi3", loop="asyncio", http="h11", ws="none", lifespan="off",
                 log_config=None, access_log=False, proxy_headers=False, server_header=False, date_header=False,
-                h11_max_incomplete_event_size=_MOST_HEAD,
                 timeout_keep_alive=int(2 * letters.POLL_SECONDS), timeout_graceful_shutdown=_ENDING, **files,
             )
         )  # fmt: skip
@@ -203,7 +192,7 @@ class Mailbox:
             raise ParameterError(f"client must be one of {', '.join(map(repr, self.clients))}, got {client!r}.")
         with self._news:
             self._count += 1
-            self._messages[self._count] = _Waiting(client, data, time.monotonic() + self._patience)
+            self._messages[self._count] = letters.Question(client, data, time.monotonic() + self._patience)
         self._loop.call_soon_threadsafe(self._events[client].set)
         return self._count
 
@@ -254,13 +243,14 @@ class Mailbox:
         try:
             name, _, request, length, _ = letters.unseal(self._channel, sealed, letters.HEADER)
         except FederationError as error:  # For a client without a key, or of another version.
-            self._refuse(str(error) if header else "")
+            if header:
+                self._tell_once(f"a request was refused: {error}")
         if request.session != self._session or name not in self.clients:
             return Response(_NO_KEY, 401, close | {letters.SESSION_HEADER: self._session.hex()})
         turns = self._turns[name]
         newest = turns.get(request.process, -1)
         if request.turn <= newest or len(turns) > _MOST_PROCESSES:
-            self._refuse(f"a request of {name} came twice.")
+            self._tell_once(f"a request was refused: a request of {name} came twice.")
             return Response("this request came before.", 409, close)
         with self._news:
             if newest < 0:
@@ -306,8 +296,10 @@ class Mailbox:
             letter = letters.unseal(self._channel, bytes(sealed), letters.ANSWER, letters.LAST_ANSWER)
             if len(sealed) != length or (letter.sender, letter.request) != (name, request):
                 raise FederationError(f"An envelope of {letter.sender!r} is out of place.")
-        except (FederationError, ClientDisconnect, TimeoutError) as error:
-            self._refuse(str(error) if isinstance(error, FederationError) else "")
+        except FederationError as error:
+            self._tell_once(f"a request was refused: {error}")
+            return 400
+        except (ClientDisconnect, TimeoutError):
             return 400
         with self._news:
             if letter.kind == letters.LAST_ANSWER:
@@ -319,12 +311,8 @@ class Mailbox:
             self._news.notify_all()
         return 200
 
-    def _refuse(self, reason: str) -> None:
-        """Say why a request is refused; there are a few reasons for each party."""
-        if reason:
-            self._tell_once(f"a request was refused: {reason}")
-
     def _tell_once(self, text: str) -> None:
+        """Tell a line for the first time; there are a few for each party."""
         if text not in self._told:
             self._told.add(text)
             self._tell(text)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,14 +22,17 @@ from dpvb.federated.keys import Identity
 from dpvb.federated.server import Server
 from dpvb.federated.shared import Shared
 from dpvb.federated.transport import InProcess
-from dpvb.federated.trust import Trust
+from dpvb.federated.trust import MOST_CLIENTS, Trust
 from dpvb.guards.blas import one_blas_thread
-from dpvb.guards.errors import ParameterError, check_choice, check_integer
+from dpvb.guards.errors import LostInNoiseWarning, ParameterError, check_choice, check_integer
 from dpvb.results.declared import declared
+from dpvb.results.expected_accuracy import ExpectedAccuracy, least
 from dpvb.runs.run import Run
 from dpvb.runs.stops import notebook_line
 
 UNITS = ("example", "client")
+# Rows of each client in the forecast of its accuracy: so many that what differs between rows is far below the noise.
+_MANY_ROWS = 1e4
 
 _Estimator = TypeVar("_Estimator", bound=PrivateEstimator)
 
@@ -62,7 +67,7 @@ def simulate(
         max_colluding: under secure aggregation, clients that may, besides, work against the others: the noise of those
             is enough without theirs. None: 1, for a client knows its own noise, and a single curious one counts.
         unit: what is protected: "example", one example (or person, with group=) at one client; "client", all that a
-            client has.
+            client has, with a LostInNoiseWarning before the charge if noise hides the result for this many clients.
         accounts: (ledger, data set) of each client, which it charges before it looks; None: not recorded.
         run: `dpvb.Run` whose progress is called with (step, plan) after each round; it has no ledger, data set or
             checkpoint, since each client counts for itself. None (default): the run of the block around the call.
@@ -132,6 +137,7 @@ def simulate(
         transport = InProcess({name: client.answer for name, client in clients.items()})
         task = tasks[0]._replace(source=None)  # The server has no rows.
         server = Server(task, federation, transport)
+        warn_of_few_clients(estimator, task, federation, stacklevel=3)
         q = server.run(rng, notebook_line() if run.progress is None else run.progress)
         estimator._set_statement(server.statement(task.public), task.notes)
         estimator._take(task, q)
@@ -158,6 +164,33 @@ def steps_of(estimator: Any, data: Mapping[str, Any], num_rounds: int | None) ->
 def of_unit(task: Task, unit: str) -> Task:
     """The task with the name of its privacy unit."""
     return task if unit == "example" else task._replace(relative=replace(task.relative, unit="client"))
+
+
+def warn_of_few_clients(estimator: PrivateEstimator, task: Task, federation: Federation, *, stacklevel: int) -> None:
+    """Warn before the charge if the unit is a client, and noise hides the result for this public number of clients.
+
+    A client contributes the mean of its rows, so that a plan with noise σ for M clients of L rows has the accuracy of
+    one with noise L σ for M L rows. L is private: the accuracy is that for a large L, the best one possible.
+    """
+    trust = federation.trust
+    if task.relative.unit != "client" or math.isinf(federation.epsilon):
+        return
+    plan = trust.planned(task.relative, epsilon=federation.epsilon, delta=federation.delta, n_units=federation.n_units)
+
+    def expected(num_clients: float) -> ExpectedAccuracy:
+        noise = replace(trust, num_clients=math.ceil(num_clients)).noise_of_sum
+        return estimator._expected_accuracy(task, plan.scaled(_MANY_ROWS * noise), num_clients * _MANY_ROWS)
+
+    forecast = expected(trust.num_clients)
+    if forecast.is_weak:
+        enough = least(lambda number: not expected(number).is_weak, trust.num_clients, MOST_CLIENTS)
+        ways = f"{math.ceil(enough):,} clients, " if enough < math.inf else ""
+        warnings.warn(
+            f"{forecast} is expected for {trust.num_clients} clients, each of them a unit, however many rows they "
+            f"have. Noise hides the result: it needs {forecast.needs}, thus {ways}a larger epsilon, or unit 'example'.",
+            LostInNoiseWarning,
+            stacklevel=stacklevel,
+        )
 
 
 def columns_of(task: Task) -> str:

@@ -35,6 +35,8 @@ from dpvb.core.plan import Plan, calibrated, check_budget
 from dpvb.guards.errors import ParameterError, PrivacyError, check_choice, check_delta, check_integer, check_number
 
 TRUST = ("none", "secure_aggregation", "trusted_server")
+#: Largest number of clients of a federation.
+MOST_CLIENTS = 10**5
 # s: what is added to the noise for its being whole numbers. Largest |log P(R = k)/P(D = k)| τ².
 _MORE = 1e-3
 _RATIO = 191.0
@@ -69,7 +71,7 @@ class Trust:
 
     def __post_init__(self) -> None:
         check_choice("trust", self.name, TRUST)
-        check_integer("num_clients", self.num_clients, low=1, high=10**5)
+        check_integer("num_clients", self.num_clients, low=1, high=MOST_CLIENTS)
         if self.secure and self.num_clients < 2:
             raise ParameterError(
                 "num_clients must be at least 2 for secure aggregation: one client's sum hides nothing."
@@ -106,6 +108,11 @@ class Trust:
         if self.secure:
             return Party(self.num_clients, (1.0 + _MORE) / math.sqrt(self._honest))
         return Party(1) if self.name == "none" else Party(self.num_clients, 0.0)
+
+    @property
+    def noise_of_sum(self) -> float:
+        """Standard deviation of the noise in the sum over all clients, relative to that of a plan's releases."""
+        return math.sqrt(self.num_clients) * self.party.noise_share if self.name != "trusted_server" else 1.0
 
     @property
     def least(self) -> int:
