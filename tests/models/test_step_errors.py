@@ -155,11 +155,12 @@ def test_a_chain_loses_what_its_clip_bends() -> None:
     code_nt = dynamics.drawn(np.full(3, 1 / 3), [pair], 20_000, 12, rng)
     for order in (1, 2):
         fitted = dpvb.MarkovChain(3, order=order, clip_norm=0.8, max_length=12, **EXACT).fit(code_nt)
-        law, std = fitted._fitted_model.corrected_law(fitted._q, np.random.default_rng(0), 0.0)
+        model, law = fitted._fitted_model, fitted.transition_matrix_
+        std = model.corrected_deviations(fitted._record, np.random.default_rng(0), 0.0)
         # Of a seed; .03 is more than four deviations of every probability.
         np.testing.assert_allclose(law, np.broadcast_to(pair, law.shape), atol=0.03)
         assert (std < 0.01).all()
-        bent = np.abs(fitted.transition_matrix_ - pair).max()
+        bent = np.abs(model.law(fitted._record) - pair).max()
         assert bent > 2 * np.abs(law - pair).max()
 
 
