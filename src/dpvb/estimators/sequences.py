@@ -276,10 +276,9 @@ class ChainModel(SequenceModel[Windowed, Q]):
     def _shortened(self) -> float:
         """Share of units that were clipped, from the released numbers; 0 if it is not distinguishable from 0."""
         statement: Any = vars(self).get("privacy_")
-        counts = None if statement is None else statement.counts
-        if self._model().clip_norm is None or counts is None or counts.clipped <= 3 * counts.clipped_std:
+        if self._model().clip_norm is None or statement is None or statement.counts is None:
             return 0.0
-        return min(float(counts.clipped) / max(float(counts.included), 1.0), 1.0)
+        return float(statement.counts.share_clipped)
 
     def predict_next(self, X: Records, lengths: Any = None) -> Floats:
         """Return the probabilities of `forecast` for the next place of each sequence, (sequences, V): as private as X.
