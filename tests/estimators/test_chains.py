@@ -120,7 +120,9 @@ def test_the_report_the_picture_and_the_table_have_the_same_numbers(order: int) 
         np.testing.assert_array_equal(shown_vv.ravel(), [line.mean for line in table])
         np.testing.assert_allclose(lasts_v, 1 / (1 - shown_vv.diagonal()))
     np.testing.assert_allclose(shown_vv, law_vv, atol=0.02)
-    assert model.transition_matrix_[..., 0, 0].max() < shown_vv[0, 0] - 0.02
+    np.testing.assert_array_equal(model.transition_matrix_.ravel(), [line.mean for line in table])
+    assert model._fitted_model.law(model._record)[..., 0, 0].max() < shown_vv[0, 0] - 0.02
+    np.testing.assert_allclose(model.predict_next([["0", "0"]])[0], model.transition_matrix_[(0,) * order])
     assert f"0 {shown_vv[0, 0]:.3f}" in model.summary()
     assert names == ("0", "1", "2", "3", "4")
 
@@ -167,7 +169,7 @@ def test_a_person_of_two_sequences_is_one_unit() -> None:
         )
         for more, who in ((X[50:250], [50] * 200), ([], []))
     )
-    added = everybody._q.windows - nobody._q.windows
+    added = everybody._record.windows - nobody._record.windows
     assert 0.99 < np.linalg.norm(added) <= 1.0
     assert (added > 0).all()
 

@@ -75,6 +75,13 @@ class Counts:
             check_number(f"{name}_std", getattr(self, f"{name}_std"), low=0)
 
     @property
+    def share_clipped(self) -> float:
+        """Share of the units that were clipped; 0 if it is not distinguishable from 0, by three standard deviations."""
+        if self.clipped <= 3 * self.clipped_std:
+            return 0.0
+        return min(float(self.clipped) / max(float(self.included), 1.0), 1.0)
+
+    @property
     def at_least(self) -> float:
         """Lower limit of the 95 % interval of the number of included units, at least 0."""
         return max(self.included - _Z * self.included_std, 0.0)

@@ -543,8 +543,6 @@ def _selected(
     if best is None:
         raise PrivateComputationError("A run of the selection failed; all of it stays charged, and the reason private.")
     winner = choice.winner(best.candidate)
-    with one_blas_thread():
-        winner._take(best.task, best.q)
     m = len(choice.settings)
     statement = PrivacyStatement.from_plan(
         Plan([*choice.plans[best.candidate], *choice.scoring], choice.cost.neighboring_relation, choice.scoring.unit),
@@ -563,6 +561,8 @@ def _selected(
         counts=best.counts,
     )
     winner._set_statement(statement, best.task.notes)
+    with one_blas_thread():
+        winner._take(best.task, best.q)
     return winner
 
 

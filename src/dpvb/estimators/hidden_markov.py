@@ -17,7 +17,7 @@ from dpvb.estimators.base import PrivateEstimator, Task, generator
 from dpvb.estimators.input_types import Records
 from dpvb.estimators.sequences import ChainModel, numbers_of, range_of_numbers
 from dpvb.guards.arrays import Floats, Ints
-from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer
 from dpvb.guards.missing_arguments import constructor_says_what_lacks
 from dpvb.guards.untrusted import printable
 from dpvb.models.sequences import dynamics, hidden_markov, markov_chain, passes
@@ -79,10 +79,6 @@ class HiddenStates(ChainModel[Model, Posterior]):
     _size_parameter: ClassVar[str | None] = "n_states"
     # At 2 fewer fits told the states apart (`python -m benchmarks forecasts`).
     _informative: ClassVar[float] = 4.0
-    #: Note of `transition_intervals` on its estimates.
-    _note: ClassVar[str] = (
-        "Estimated without priors: the model's own steps, which predict better, may be other numbers."
-    )
     #: Note of a report on the means of emissions.
     _grid_note: ClassVar[str] = "Probabilities."
 
@@ -161,34 +157,32 @@ class HiddenStates(ChainModel[Model, Posterior]):
         number, long, draw = self._sequences_to_draw(n, rng, length)
         return dynamics.drawn(self.initial_, [self.transition_matrix_], number, long, draw), draw
 
-    def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> IntervalTable:
-        """Return all transition probabilities with intervals that include the privacy noise.
+    def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True) -> IntervalTable:
+        """Return `transition_matrix_` with intervals that include the privacy noise.
 
-        The released windows are fitted by least squares without priors, and the clipping bias is corrected, so the
-        estimates differ from `transition_matrix_`. The effects of clipping and sampling are estimated from synthetic
-        people drawn from the model, each with one sequence whose length is independent of its content.
+        The fit corrects the clipping bias. The effects of clipping and sampling are estimated from synthetic people
+        drawn from the model, each with one sequence whose length is independent of its content. Where least squares of
+        the released windows would move an estimate, its interval is wider by this distance.
 
         Args:
             level: Probability inside the interval, in (0, 1). Default: 0.95.
             noise_aware: Whether intervals include the privacy noise. Default: True. False is only for comparison: such
                 intervals are too short.
-            rng: Seed of the synthetic people: an integer, a NumPy generator or None (default).
 
         Raises:
             ParameterError: For more than 40 symbols: pairs of symbols do not identify states and emissions separately.
         """
         self._check_fitted()
-        level, draw = check_number("level", level, low=0, high=1, closed="neither"), generator("rng", rng)
+        reach = reach_of(level)
         if self._why_no_intervals:
             raise ParameterError(self._why_no_intervals)
         q: Any = self._q
-        step_kk, std_kk = self._fitted_model.step_errors(q, draw, noise_aware=noise_aware)
-        reach = reach_of(level)
+        std_kk = self._fitted_model.step_errors(q, generator("rng", 0), self._shortened, noise_aware=noise_aware)
         lines = tuple(
-            Line.within(str(i), str(j), float(np.clip(step, 0.0, 1.0)), float(std_kk[i, j]), reach, (0.0, 1.0))
-            for (i, j), step in np.ndenumerate(step_kk)
+            Line.within(str(i), str(j), float(step), float(std_kk[i, j]), reach, (0.0, 1.0))
+            for (i, j), step in np.ndenumerate(self.transition_matrix_)
         )
-        above = f"{self._head(len(lines), level, noise_aware)}\n{self._note}"
+        above = self._head(len(lines), level, noise_aware)
         return IntervalTable(lines, above, ("after", "comes"), "Transitions of states", name="transitions")
 
     def transition_table(self) -> tuple[tuple[str, ...], Floats, Floats]:

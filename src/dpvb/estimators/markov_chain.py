@@ -49,13 +49,14 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
             clipping bias is 0.
         prior_weight: Strength of the shrinkage of rows with few windows towards the chain of lower order, at least 0. 0
             disables it. Default: 10.
-        estimate: "posterior" (default), for posterior means of the rows, or "map", for their modes. Intervals are
-            those of the means.
+        estimate: "posterior" (default), for posterior means of the rows, or "map", for their modes. Intervals have the
+            standard deviations of the means.
 
     Attributes:
         symbols_: Symbols in the order of the arrays below.
         initial_: Probabilities of the first symbol, (V,).
-        transition_matrix_: P(b | a), (V, V), whose rows sum to 1; or P(c | a, b), (V, V, V), for order 2.
+        transition_matrix_: P(b | a), (V, V), whose rows sum to 1; or P(c | a, b), (V, V, V), for order 2. The clipping
+            bias is corrected.
         stationary_: Long-run shares of the symbols, (V,).
         expected_durations_: Expected number of repetitions of each symbol, (V,).
         windows_: Released and denoised numbers of first symbols and of pairs or triples,
@@ -111,38 +112,36 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
         number, long, draw = self._sequences_to_draw(n, rng, length)
         return np.array(self.symbols_)[dynamics.drawn(self.initial_, self._laws, number, long, draw)]
 
-    def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> IntervalTable:
-        """Return all transition probabilities with intervals that include the privacy noise.
+    def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True) -> IntervalTable:
+        """Return `transition_matrix_` with intervals that include the privacy noise.
 
         The head of the table names the estimand. With `power=1`, the frequencies are pooled: each pair of the first
         `max_length` symbols has the same weight. Otherwise each of the M pairs of a person has the weight
         M^(power - 1), which differs if long sequences differ from short ones. For pooled frequencies, fit with
         `power=1` and `clip_norm=None`.
 
-        If many people are clipped, according to the released numbers, the clipping bias is corrected, so the estimates
-        differ from `transition_matrix_`. The correction assumes one sequence per person, the same transition
-        probabilities for all people, and lengths that are independent of the symbols. If people differ, part of the
-        bias remains, and intervals may be too short. The head of the table reports the share of clipped people.
+        If many people are clipped, according to the released numbers, the clipping bias of the fit is corrected. The
+        correction assumes one sequence per person, the same transition probabilities for all people, and lengths that
+        are independent of the symbols. If people differ, part of the bias remains, and intervals may be too short. The
+        head of the table reports the share of clipped people.
 
         Args:
             level: Probability inside the interval, in (0, 1). Default: 0.95.
             noise_aware: Whether intervals include the privacy noise. Default: True. False is only for comparison: such
                 intervals are too short.
-            rng: Seed of the synthetic people of the correction: an integer, a NumPy generator or None (default).
         """
         self._check_fitted()
-        model, q = replace(self._fitted_model, estimate="posterior"), self._q
+        model, q = replace(self._fitted_model, estimate="posterior"), self._record
         reach = reach_of(level)
         noise_std = q.windows_std if noise_aware else 0.0
         if self._shortened:
-            law, std = model.corrected_law(q, generator("rng", rng), noise_std, self._shortened)
+            std = model.corrected_deviations(q, generator("rng", 0), noise_std, self._shortened)
         else:
             weight = markov_chain.window_weight(float(q.windows.sum()), float(q.first_v.sum()), model.power)
-            law = model.law(q)
-            std = markov_chain.deviations(law, q.windows, model.prior_weight, weight, noise_std)
+            std = markov_chain.deviations(model.law(q), q.windows, model.prior_weight, weight, noise_std)
         lines = tuple(
             Line.within(before_it, str(self.symbols_[place]), mean, float(std[(*before, place)]), reach, (0.0, 1.0))
-            for (*before, place), mean in np.ndenumerate(law)
+            for (*before, place), mean in np.ndenumerate(self.transition_matrix_)
             for before_it in [", ".join(str(self.symbols_[one]) for one in before)]
         )
         above = f"{self._head(len(lines), level, noise_aware)}\n{self._estimand}"
@@ -161,13 +160,9 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
         )
 
     def transition_table(self) -> tuple[tuple[str, ...], Floats, Floats]:
-        """Return names of the symbols, probabilities of the next symbol, (V, V), and expected repetitions, (V,).
-
-        They are those of `transition_intervals`, with the clipping bias corrected.
-        """
+        """Return names of the symbols, probabilities of the next symbol, (V, V), and expected repetitions, (V,)."""
         self._check_fitted()
-        pair_vv, law = self._unbent()
-        return tuple(map(str, self.symbols_)), pair_vv, dynamics.durations(law)
+        return tuple(map(str, self.symbols_)), self._laws[0], self.expected_durations_
 
     def _facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
         """Yield the transition probabilities and the table of `transition_intervals`, with its arguments."""
@@ -182,28 +177,18 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
         )
         yield self.transition_intervals(level, noise_aware=noise_aware)
 
-    def _unbent(self) -> tuple[Floats, Floats]:
-        """Return probabilities of the next symbol, (V, V), and the distribution of the chain, without clipping bias."""
-        model, q = replace(self._fitted_model, estimate="posterior"), self._q
-        corrected = model.bias_corrected(q, generator("rng", 0), self._shortened).chain if self._shortened else q
-        return model.law(corrected, 1), model.law(corrected)
-
     def summary(self) -> str:
-        """Return the symbols in the order of their shares as text, with repetitions and next symbols.
-
-        The numbers are those of `transition_intervals`, with the clipping bias corrected.
-        """
+        """Return the symbols in the order of their shares as text, with repetitions and next symbols."""
         self._check_fitted()
-        follows_vv, law = self._unbent()
-        share_v, lasts_v = dynamics.symbol_shares(law), dynamics.durations(law)
+        follows_vv = self._laws[0]
         lines = [f"Markov chain of order {self.order} over {len(self.symbols_)} symbols", ""]
         lines += [f"{'symbol':<16}{'first':>8}{'share':>8}{'in a row':>10}  followed by"]
-        for a in np.argsort(-share_v, kind="stable"):
+        for a in np.argsort(-self.stationary_, kind="stable"):
             likely = np.argsort(-follows_vv[a], kind="stable")[:3]
             then = ", ".join(f"{printable(str(self.symbols_[b]))} {follows_vv[a, b]:.3f}" for b in likely)
             lines.append(
-                f"{printable(str(self.symbols_[a]))[:15]:<16}{self.initial_[a]:>8.3f}{share_v[a]:>8.3f}"
-                f"{lasts_v[a]:>10.2f}  {then}"
+                f"{printable(str(self.symbols_[a]))[:15]:<16}{self.initial_[a]:>8.3f}{self.stationary_[a]:>8.3f}"
+                f"{self.expected_durations_[a]:>10.2f}  {then}"
             )
         return "\n".join(lines)
 
@@ -250,9 +235,12 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
     def _show(self, record: markov_chain.Chain) -> None:
         content, model = self._content(), self._model()
         self.symbols_, self.n_features_in_ = content.values, len(content)
-        self._keep_model(model, record)
-        self.initial_, self.transition_matrix_ = model.initial(record), model.law(record)
+        # One chain for predictions, tables and intervals: in the trials of `private_select`, before its correction.
+        clipped = self._shortened
+        chain = model.bias_corrected(record, generator("rng", 0), clipped).chain if clipped else record
+        self._keep_model(model, chain)
+        self.initial_, self.transition_matrix_ = model.initial(chain), model.law(chain)
         self.windows_ = model.released(record)
-        self._laws = [model.law(record, 1)] + ([self.transition_matrix_] if self.order == 2 else [])
+        self._laws = [model.law(chain, 1)] + ([self.transition_matrix_] if self.order == 2 else [])
         self.stationary_ = dynamics.symbol_shares(self.transition_matrix_)
         self.expected_durations_ = dynamics.durations(self.transition_matrix_)

@@ -275,10 +275,10 @@ class ChainModel(SequenceModel[Windowed, Q]):
     @property
     def _shortened(self) -> float:
         """Share of units that were clipped, from the released numbers; 0 if it is not distinguishable from 0."""
-        counts = self.privacy_.counts
-        if self._model().clip_norm is None or counts is None or counts.clipped <= 3 * counts.clipped_std:
+        statement: Any = vars(self).get("privacy_")
+        if self._model().clip_norm is None or statement is None or statement.counts is None:
             return 0.0
-        return min(counts.clipped / max(counts.included, 1.0), 1.0)
+        return float(statement.counts.share_clipped)
 
     def predict_next(self, X: Records, lengths: Any = None) -> Floats:
         """Return the probabilities of `forecast` for the next place of each sequence, (sequences, V): as private as X.

@@ -1,8 +1,8 @@
 """Standard errors by weighted least squares of released sums (minimum distance), for all models with hidden states.
 
-Priors and nonnegative counts bias a fit. Least squares takes sums as they were released, whose noise has mean 0, and
+Clipping and nonnegative counts bias a fit. Least squares takes sums as they were released, whose noise has mean 0, and
 finds the parameters whose expected sums are nearest. The bias due to clipping follows from people who are drawn from
-these parameters, and is corrected (equation 4 of docs/theory/hidden-markov.md).
+these parameters, and is corrected (equation 4 of docs/theory/hidden-markov.md). `corrected` reaches the same by EM.
 
 ===================  ==============================================================================
 method               code
@@ -31,7 +31,7 @@ The derivatives of μ follow from forward differentiation along a window. Linear
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -42,6 +42,8 @@ from scipy.special import ndtr
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.sequences import dynamics
 from dpvb.models.sequences.dynamics import DrawnPeople, WindowSizes, draw_people
+from dpvb.models.sequences.hidden_chain import HiddenChain
+from dpvb.models.sequences.windows import Windows
 
 # Gauss-Newton steps of one descent.
 _STEPS = 12
@@ -55,8 +57,12 @@ _MORE = 10.0
 _LESS = 0.04
 # Failures of one step after which the iteration ends.
 _TRIES = 10
-# Times that people are drawn and least squares is solved again.
+# Times that people are drawn and the fit is corrected.
 _DRAWN = 3
+# People to whom the average variance of a window is added.
+_STEADY = 5.0
+# Change of every step below which a correction ends.
+_STILL = 1e-6
 # Lower limit for the probabilities of drawn people.
 _LEAST_DRAWN = 1e-4
 # Lower limit for the log variance of a state's numbers, in a range of -1 to 1.
@@ -144,6 +150,12 @@ class CellTable(NamedTuple):
     def size(self) -> int:
         """E, the number of parameters: 2 K D."""
         return int(2 * self.mean_kd.size)
+
+    @property
+    def law_kv(self) -> Floats:
+        """Probabilities of the cells in every state."""
+        std_kd1 = np.exp(np.maximum(self.log_kd, _NARROW) / 2)[:, :, None]
+        return _product(np.diff(ndtr((self.end_g - self.mean_kd[:, :, None]) / std_kd1), axis=2))
 
     def at(self, x_e: Floats) -> tuple[Floats, Floats]:
         """As `FreeTable.at`: products over the columns; the parameters are the means, then the log variances."""
@@ -236,6 +248,14 @@ class ChainLaws:
         k = len(self.step_kk)
         return k + k + k * (k - 1) + self.shown.size
 
+    def windows(self, length: int, *, starts: bool = False) -> Floats:
+        """Probabilities of windows of so many values, flat."""
+        shown_vk = self.shown.law_kv.T
+        front = (self.start_k if starts else self.first_k) * shown_vk
+        for _ in range(length - 2):
+            front = (front @ self.step_kk)[..., None, :] * shown_vk
+        return np.asarray((front @ (self.step_kk @ shown_vk.T) if length > 1 else front.sum(axis=-1)).ravel())
+
     @property
     def steps(self) -> slice:
         """Places of the parameters of A."""
@@ -271,6 +291,7 @@ class ReleasedWindows:
         weight: of all windows from everywhere.
         sizes: how windows from everywhere are counted.
         longest: L, values of a sequence that count.
+        clipped: share of people who were clipped, as it was released; None: it is not used.
     """
 
     number_m: Floats
@@ -280,15 +301,23 @@ class ReleasedWindows:
     weight: float
     sizes: WindowSizes
     longest: int
+    clipped: float | None = None
 
     @classmethod
     def of(
-        cls, starts: Floats, pooled: Floats, std_b: tuple[float, float], units: float, sizes: WindowSizes, longest: int
+        cls,
+        tables: tuple[Floats, Floats],
+        std_b: tuple[float, float],
+        units: float,
+        sizes: WindowSizes,
+        longest: int,
+        clipped: float,
     ) -> ReleasedWindows:
-        """Those of tables with an axis for each value of a window, and the noise std of both."""
+        """Those of starts and from everywhere, with an axis for each value of a window, and the noise std of both."""
+        starts, pooled = tables
         noise = np.repeat(np.array(std_b) ** 2, (starts.size, pooled.size))
         number, weight = np.concatenate([starts.ravel(), pooled.ravel()]), max(float(pooled.sum()), 1.0)
-        return cls(number, noise, starts.ndim, max(units, 1.0), weight, sizes, longest)
+        return cls(number, noise, starts.ndim, max(units, 1.0), weight, sizes, longest, clipped or None)
 
 
 @dataclass(frozen=True)
@@ -325,17 +354,94 @@ class _WindowSquares:
         return precision_pp, ascent_p
 
 
-class StepErrors(NamedTuple):
-    """Steps as least squares read them, and their standard deviations, (K, K) each."""
+class _Sampled(NamedTuple):
+    """How people of a chain differ, and what clipping leaves of their windows.
 
-    step_kk: Floats
-    std_kk: Floats
+    Attributes:
+        place_nm, weight_nm: windows of each drawn person, those of the start first, and what they add.
+        alike: number of people who vary like the drawn ones.
+        kept_w: average share of each window from everywhere after clipping.
+        scale_m, variance_m: what an expected share is multiplied by, and variances of the released numbers.
+    """
+
+    place_nm: Ints
+    weight_nm: Floats
+    alike: float
+    kept_w: Floats
+    scale_m: Floats
+    variance_m: Floats
 
 
-def step_errors(
-    laws: ChainLaws, released: ReleasedWindows, rng: np.random.Generator, *, noise_aware: bool
-) -> StepErrors:
-    """The steps without bias, and how far they may be off.
+def _sampled(laws: ChainLaws, released: ReleasedWindows, rng: np.random.Generator) -> _Sampled:
+    v, units = released.sizes.n_symbols, released.units
+    num_starts, num_windows = v**released.starts, v**released.sizes.length
+    people = _people(laws, released, rng)
+    start_n = np.zeros(len(people.code_nt), np.int64)
+    for place in range(released.starts):
+        start_n = start_n * v + people.code_nt[:, place]
+    begun = max(float(released.number_m[:num_starts].sum()), 1.0)
+    squares = np.append((np.bincount(start_n, minlength=num_starts) + 1.0) / len(start_n), people.squares(num_windows))
+    kept_w = people.kept(num_windows)
+    scale_m = np.append(np.full(num_starts, begun), released.weight * kept_w / people.share)
+    # Longer sequences than are drawn vary as more people do.
+    alike = units * max(released.weight / units / people.weight, 1.0)
+    places_nm = np.column_stack([start_n, people.place_nm + num_starts])
+    weights_nm = np.column_stack([np.ones(len(start_n)), people.weight_nm])
+    return _Sampled(places_nm, weights_nm, alike, kept_w, scale_m, released.noise_m + alike * squares)
+
+
+def _expected(laws: ChainLaws, released: ReleasedWindows, sample: _Sampled) -> Floats:
+    """Means of the released numbers, (M,)."""
+    length = released.sizes.length
+    return np.asarray(sample.scale_m * np.append(laws.windows(released.starts, starts=True), laws.windows(length)))
+
+
+def corrected(
+    fit: HiddenChain,
+    windows: Windows,
+    released: ReleasedWindows,
+    laws_of: Callable[[HiddenChain], ChainLaws],
+    step: Callable[[Windows, HiddenChain], HiddenChain],
+    rounds: int,
+) -> HiddenChain:
+    """The chain without bias due to clipping and to nonnegative windows.
+
+    Each iteration of EM estimates the windows before noise and clipping from the released ones and the chain itself:
+    its fixed point without priors is that of least squares with the weights 1/v.
+
+    Args:
+        fit: chain to begin with.
+        windows: denoised windows; those of sequences of one value stay.
+        released: windows as they came.
+        laws_of: distributions of a chain.
+        step: one iteration of EM or variational Bayes.
+        rounds: largest number of iterations for each draw of people.
+    """
+    shape, starts, rng = windows.pooled.shape, len(windows.pooled) ** released.starts, np.random.default_rng(0)
+    for _ in range(_DRAWN):
+        sample = _sampled(laws_of(fit), released, rng)
+        # Variances grow with the means, as of counts: what is nearly impossible stays so, whatever its noise.
+        added_m, steady = sample.variance_m - released.noise_m, _STEADY * sample.alike / len(sample.place_nm)
+        per_mean_m = (added_m + steady) / (_expected(laws_of(fit), released, sample) + steady)
+        for _ in range(rounds):
+            mean_m = _expected(laws_of(fit), released, sample)
+            own_m = np.maximum(per_mean_m * mean_m, 1e-290)
+            gain_m = own_m / (own_m + released.noise_m)
+            number_m = np.maximum(mean_m + gain_m * (released.number_m - mean_m), 0.0)
+            start_vw = windows.start_vw.copy()
+            if released.starts == 1:
+                start_vw[:, -1] = number_m[:starts]
+            else:
+                start_vw[:, :-1] = number_m[:starts].reshape(len(start_vw), -1)
+            before, pooled = fit.laws(expected=False).step_kk, (number_m[starts:] / sample.kept_w).reshape(shape)
+            fit = step(Windows(start_vw, pooled), fit)
+            if np.abs(fit.laws(expected=False).step_kk - before).max() < _STILL:
+                break
+    return fit
+
+
+def step_errors(laws: ChainLaws, released: ReleasedWindows, rng: np.random.Generator, *, noise_aware: bool) -> Floats:
+    """Standard deviations of the steps, (K, K), with the distance to which least squares would move each.
 
     Args:
         laws: distributions of the fit.
@@ -343,43 +449,31 @@ def step_errors(
         rng: public randomness.
         noise_aware: whether the noise counts in the deviations.
     """
-    v, x_p = released.sizes.n_symbols, np.zeros(laws.size)
-    num_starts, num_windows = v**released.starts, v**released.sizes.length
-    for _ in range(_DRAWN):
-        people = _people(laws.at(x_p), released, rng)
-        start_n = np.zeros(len(people.code_nt), np.int64)
-        for place in range(released.starts):
-            start_n = start_n * v + people.code_nt[:, place]
-        begun = np.bincount(start_n, minlength=num_starts) + 1.0
-        squares = np.append(begun / len(start_n), people.squares(num_windows))
-        left = people.kept(num_windows) / people.share
-        scale = np.append(np.full(num_starts, released.units), released.weight * left)
-        # Longer sequences than are drawn vary as more people do.
-        alike = released.units * max(released.weight / released.units / people.weight, 1.0)
-        problem = _WindowSquares(laws, released, released.noise_m + alike * squares, scale)
-        x_p, precision_pp, _ = descended(problem, x_p)
+    k, at_p, sample = len(laws.step_kk), np.zeros(laws.size), _sampled(laws, released, rng)
+    problem = _WindowSquares(laws, released, sample.variance_m, sample.scale_m)
+    precision_pp, ascent_p = problem.normal(at_p)
     # How much each step moves with each window.
-    k, steps = len(laws.step_kk), laws.steps
-    to_step = np.kron(np.eye(k), free(k)) @ np.linalg.inv(precision_pp)[steps]
+    to_step = np.kron(np.eye(k), free(k)) @ np.linalg.inv(precision_pp)[laws.steps]
     influence_me = np.vstack(
-        [(slope_cp / problem.variance_m[place, None]) @ to_step.T for place, _, slope_cp in problem.cells(x_p)]
+        [(slope_cp / problem.variance_m[place, None]) @ to_step.T for place, _, slope_cp in problem.cells(at_p)]
     )
-    places_nm = np.column_stack([start_n, people.place_nm + num_starts])
-    sample_e = alike * _variance(places_nm, np.column_stack([np.ones(len(start_n)), people.weight_nm]), influence_me)
+    sample_e = sample.alike * _variance(sample.place_nm, sample.weight_nm, influence_me)
     noise_e = (released.noise_m * noise_aware) @ influence_me**2
-    std_e = np.sqrt(sample_e + noise_e + _PRECISION * (to_step**2).sum(axis=1))
-    return StepErrors(laws.at(x_p).step.value, std_e.reshape(k, k))
+    bias_e = np.clip(to_step @ ascent_p, -1.0, 1.0)
+    variance_e = sample_e + noise_e + _PRECISION * (to_step**2).sum(axis=1) + bias_e**2
+    return np.asarray(np.sqrt(variance_e).reshape(k, k))
 
 
-def _people(laws: LawSlopes, released: ReleasedWindows, rng: np.random.Generator) -> DrawnPeople:
+def _people(laws: ChainLaws, released: ReleasedWindows, rng: np.random.Generator) -> DrawnPeople:
     """People of the distributions, whose windows weigh on average what was released."""
-    sound = (np.maximum(law, _LEAST_DRAWN) for law in (laws.start.value, laws.step.value, laws.shown.value.T))
+    sound = (np.maximum(law, _LEAST_DRAWN) for law in (laws.start_k, laws.step_kk, laws.shown.law_kv))
     start_k, step_kk, shown_kv = (law / law.sum(axis=-1, keepdims=True) for law in sound)
 
     def people(number: int, length: int) -> Ints:
         return dynamics.shown(dynamics.drawn(start_k, [step_kk], number, length, rng), shown_kv, rng)
 
-    return draw_people(people, released.sizes, released.longest, released.weight / released.units, rng)
+    weight = released.weight / released.units
+    return draw_people(people, released.sizes, released.longest, weight, rng, released.clipped)
 
 
 def _variance(place_nm: Ints, weight_nm: Floats, influence_me: Floats) -> Floats:

@@ -39,7 +39,7 @@ from dpvb.guards.errors import ParameterError, check_integer
 from dpvb.models.sequences import passes
 from dpvb.models.sequences.dynamics import WindowSizes
 from dpvb.models.sequences.emissions import GaussianEmissions, Shown
-from dpvb.models.sequences.errors import CellTable, ChainLaws, ReleasedWindows, StepErrors, step_errors
+from dpvb.models.sequences.errors import CellTable, ChainLaws, ReleasedWindows, corrected, step_errors
 from dpvb.models.sequences.hidden_chain import HiddenChain, Laws
 from dpvb.models.sequences.passes import StateSums, Walk
 from dpvb.models.sequences.windows import (
@@ -278,7 +278,10 @@ class HiddenCells(HiddenWindowModel, Model[HiddenCellsPosterior, NumberRows]):
         starts = (start_from_cells(windows, value_vd, chance_k, self._states, _PRIOR) for chance_k in q.chance_rk)
         fits = [self.fitted(windows, one, value_vd, _ROUNDS) for one in starts]
         best = max(fits, key=lambda fit: fit.log).chain
-        return replace(q, chain=best, starts_v=starts_v, pairs_vv=pairs_vv, noise_b=noise_b)
+        q = replace(q, chain=best, starts_v=starts_v, pairs_vv=pairs_vv, noise_b=noise_b)
+        # All blocks count in the share of clipped people, so that it is not used here.
+        released, step = self._released(q, 0.0), partial(self.stepped, value_v=value_vd)
+        return replace(q, chain=corrected(best, windows, released, self._laws, step, _ROUNDS))
 
     def read(self, released: Sequence[Floats], noise_b: Floats) -> tuple[Windows, Floats]:
         """Windows, and means and variances of the points of each cell, from what the blocks released.
@@ -294,21 +297,30 @@ class HiddenCells(HiddenWindowModel, Model[HiddenCellsPosterior, NumberRows]):
         windows = Windows(np.hstack([np.zeros_like(pairs_vv), first_v[:, None]]), pairs_vv)
         return windows, self.cells.values(moments, noise_b[2])
 
-    def step_errors(self, q: HiddenCellsPosterior, rng: np.random.Generator, *, noise_aware: bool = True) -> StepErrors:
-        """The steps without bias, and their standard errors, from cells of starts and pairs of cells.
+    def _laws(self, chain: HiddenChain) -> ChainLaws:
+        """Means of the distributions."""
+        shown = chain.emissions
+        assert isinstance(shown, GaussianEmissions)
+        table = CellTable(shown.mean_dk.T, np.log(shown.variance_dk.T), self.cells.end_g)
+        return ChainLaws(*chain.laws(expected=False), table)
+
+    def _released(self, q: HiddenCellsPosterior, clipped: float) -> ReleasedWindows:
+        sizes = WindowSizes(self.n_symbols, self.length, self.power, self.bound)
+        std_b, units = (float(q.noise_b[0]), float(q.noise_b[1])), float(q.starts_v.sum())
+        return ReleasedWindows.of((q.starts_v, q.pairs_vv), std_b, units, sizes, self.max_length, clipped)
+
+    def step_errors(
+        self, q: HiddenCellsPosterior, rng: np.random.Generator, clipped: float, *, noise_aware: bool = True
+    ) -> Floats:
+        """Standard errors of the steps, (K, K), from cells of starts and pairs of cells.
 
         Args:
             q: as fitted.
             rng: public randomness.
+            clipped: share of people who were clipped, as it was released; 0: it is not known.
             noise_aware: whether the noise counts.
         """
-        shown, (start_k, first_k, step_kk) = q.chain.emissions, q.chain.laws(expected=False)
-        assert isinstance(shown, GaussianEmissions)
-        table = CellTable(shown.mean_dk.T, np.log(shown.variance_dk.T), self.cells.end_g)
-        sizes = WindowSizes(self.n_symbols, self.length, self.power, self.bound)
-        std_b, units = (float(q.noise_b[0]), float(q.noise_b[1])), float(q.starts_v.sum())
-        released = ReleasedWindows.of(q.starts_v, q.pairs_vv, std_b, units, sizes, self.max_length)
-        return step_errors(ChainLaws(start_k, first_k, step_kk, table), released, rng, noise_aware=noise_aware)
+        return step_errors(self._laws(q.chain), self._released(q, clipped), rng, noise_aware=noise_aware)
 
     def score(self, q: HiddenCellsPosterior, rows: NumberRows) -> Floats:
         """Log-density of the points of each sequence, (n,), in nats; what is missing says nothing."""

@@ -51,7 +51,7 @@ from dpvb.models.sequences.emissions import (
     Values,
     likelihoods,
 )
-from dpvb.models.sequences.errors import ChainLaws, FreeTable, ReleasedWindows, StepErrors, step_errors
+from dpvb.models.sequences.errors import ChainLaws, FreeTable, ReleasedWindows, corrected, step_errors
 from dpvb.models.sequences.hidden_chain import HiddenChain, Sums
 from dpvb.models.sequences.passes import StateSums, Walk
 from dpvb.models.sequences.windows import (
@@ -62,6 +62,7 @@ from dpvb.models.sequences.windows import (
     denoised_pairs,
     denoised_totals,
     denoised_triples,
+    share_clipped,
     start_from_chain,
     start_tilts,
 )
@@ -79,6 +80,8 @@ _STARTS, _WINDOWS = 0.3, 0.95
 _ROUNDS = 100
 # Further iterations from the best start if K < V; for K ≥ V early stopping predicts better.
 _MOST_ROUNDS = 2000
+# Iterations for each draw of people in the correction of the bias, if K < V, and otherwise.
+_CORRECTED_ROUNDS, _CORRECTED_FEW = 1000, 30
 # Prior counts of every parameter of the distributions.
 _PRIOR = 1.0
 # In a step, the T positions of a person have the total weight √T.
@@ -309,9 +312,15 @@ class HiddenMarkov(HiddenWindowModel, Model[HiddenMarkovPosterior, SequenceRows 
             start = replace(start, emissions=self.alphabet.started(start))
             fits.append(self.fitted(windows, start, value_v, _ROUNDS))
         best = max(fits, key=lambda fit: fit.log).chain
-        if self.n_states < self.n_symbols:
+        few = self.n_states < self.n_symbols
+        if few:
             best = self.fitted(windows, best, value_v, _MOST_ROUNDS).chain
-        return HiddenMarkovPosterior(best, q.tilt_rkw, start_ww, pooled, start_std, pooled_std)
+        q = HiddenMarkovPosterior(best, q.tilt_rkw, start_ww, pooled, start_std, pooled_std)
+        if self.length < 3:
+            return q
+        released, step = self._released(q, share_clipped(s)), partial(self.stepped, value_v=value_v)
+        rounds = _CORRECTED_ROUNDS if few else _CORRECTED_FEW
+        return replace(q, chain=corrected(best, windows, released, self._laws, step, rounds))
 
     def m_step(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
         """The posterior from sums over states, each shrunk towards what the model predicts from their totals."""
@@ -342,22 +351,27 @@ class HiddenMarkov(HiddenWindowModel, Model[HiddenMarkovPosterior, SequenceRows 
         """Probabilities of the symbols in every state, (K, V)."""
         return np.exp(chain.emissions.log_likelihood(self.alphabet.value_v, expected=False)).T
 
+    def _laws(self, chain: HiddenChain) -> ChainLaws:
+        """Means of the distributions."""
+        return ChainLaws(*chain.laws(expected=False), FreeTable(self.shown_kv(chain)))
+
+    def _released(self, q: HiddenMarkovPosterior, clipped: float) -> ReleasedWindows:
+        v, std_b = self.n_symbols, (q.start_std, q.pooled_std)
+        sizes, units = WindowSizes(v, self.length, self.power, self.bound), float(q.start_ww[:v].sum())
+        return ReleasedWindows.of((q.start_ww[:v, :v], q.pooled), std_b, units, sizes, self.max_length, clipped)
+
     def step_errors(
-        self, q: HiddenMarkovPosterior, rng: np.random.Generator, *, noise_aware: bool = True
-    ) -> StepErrors:
-        """The steps without bias, and their standard errors; with windows of three symbols.
+        self, q: HiddenMarkovPosterior, rng: np.random.Generator, clipped: float, *, noise_aware: bool = True
+    ) -> Floats:
+        """Standard errors of the steps, (K, K); with windows of three symbols.
 
         Args:
             q: as fitted.
             rng: public randomness.
+            clipped: share of people who were clipped, as it was released; 0: it is not known.
             noise_aware: whether the noise counts.
         """
-        v, (start_k, first_k, step_kk) = self.n_symbols, q.chain.laws(expected=False)
-        laws = ChainLaws(start_k, first_k, step_kk, FreeTable(self.shown_kv(q.chain)))
-        sizes, std_b = WindowSizes(v, self.length, self.power, self.bound), (q.start_std, q.pooled_std)
-        starts_vv, units = q.start_ww[:v, :v], float(q.start_ww[:v].sum())
-        released = ReleasedWindows.of(starts_vv, q.pooled, std_b, units, sizes, self.max_length)
-        return step_errors(laws, released, rng, noise_aware=noise_aware)
+        return step_errors(self._laws(q.chain), self._released(q, clipped), rng, noise_aware=noise_aware)
 
     def score(self, q: HiddenMarkovPosterior, rows: SequenceRows | NumberRows) -> Floats:
         """Log-probability of the symbols of each sequence, (n,), in nats; a gap says nothing."""

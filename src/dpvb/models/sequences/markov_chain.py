@@ -213,10 +213,10 @@ class MarkovChainModel(WindowModel, Model[Chain, SequenceRows]):
             corrected = replace(q, windows=windows, pairs_vv=pairs_vv)
         return Corrected(corrected, left, people)
 
-    def corrected_law(
+    def corrected_deviations(
         self, q: Chain, rng: np.random.Generator, noise_std: float, clipped: float | None = None
-    ) -> TransitionLaw:
-        """The distribution of a chain whose clip affects many people, without the clipping bias.
+    ) -> Floats:
+        """Standard deviations of the distribution of a chain without clipping bias.
 
         Args:
             q: as fitted.
@@ -233,8 +233,8 @@ class MarkovChainModel(WindowModel, Model[Chain, SequenceRows]):
         sample = persons * _covariance(people, law, one_nm, one_nm)
         # A larger probability is clipped more: so much of its change is seen.
         seen = _covariance(people, law, one_nm, np.sign(one_nm)) * persons / np.maximum(law * (1 - law) * total, 1e-150)
-        std = np.sqrt(np.maximum(noise + sample, 0.0)) / np.maximum(total, 1e-150) / np.clip(seen, _LEAST_SEEN, 1.0)
-        return TransitionLaw(law, std)
+        std = np.sqrt(np.maximum(noise + sample, 0.0)) / np.maximum(total, 1e-150)
+        return np.asarray(std / np.clip(seen, _LEAST_SEEN, 1.0))
 
     def _people(self, q: Chain, weight: float, rng: np.random.Generator, clipped: float | None) -> DrawnPeople:
         """People of the chain, whose windows weigh so much on average."""
@@ -254,13 +254,6 @@ class MarkovChainModel(WindowModel, Model[Chain, SequenceRows]):
             # Nothing is impossible, so that there is one long run; a row of counts below 1 keeps its mean.
             alpha = np.maximum(alpha - 1.0, 1e-9 * alpha)
         return np.asarray(alpha / alpha.sum(axis=-1, keepdims=True))
-
-
-class TransitionLaw(NamedTuple):
-    """Conditional probabilities, and their standard deviations, of one shape."""
-
-    mean: Floats
-    std: Floats
 
 
 def window_weight(total: float, persons: float, power: float) -> float:

@@ -30,6 +30,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from dpvb.core.blocks import Block, Grid, check_shape
+from dpvb.core.estimate import Estimate
 from dpvb.core.model import ESTIMATES, PosteriorOrMAP
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import check_choice, check_integer, check_number
@@ -117,6 +118,11 @@ class WindowCounts:
     def _given(self) -> tuple[Ints, Ints, Ints, Ints, int, int, int, float]:
         order, first = self.units or each(self.rows.indptr)
         return self.rows.indptr, self.rows.code, order, first, self.k, self.width, self.longest, self.power
+
+
+def share_clipped(s: Estimate) -> float:
+    """Share of units that were clipped, from the released numbers; 0 if it is not distinguishable from 0."""
+    return 0.0 if s.counts is None else s.counts.share_clipped
 
 
 def denoised_totals(x_v: Floats, sd: float) -> Floats:
@@ -225,6 +231,10 @@ class HiddenWindowModel(WindowModel):
             rounds: largest number of iterations.
         """
         return fit_windows(windows, chain, value_v, rounds=rounds, expected=self.estimate == "posterior")
+
+    def stepped(self, windows: Windows, chain: HiddenChain, value_v: Values) -> HiddenChain:
+        """Return the posterior after one iteration; arguments as in `fitted`."""
+        return em_step(windows, chain, value_v, expected=self.estimate == "posterior").chain
 
 
 @dataclass(frozen=True)
