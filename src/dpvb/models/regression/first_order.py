@@ -305,8 +305,10 @@ class FirstOrder(CurvatureThenScores):
 
     def _at_end(self, q: FirstOrderState, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
         psi_n, share_n, residual_n = self._at(q, batch, rows, q.mean.point_d)
-        gram = Gram(rows.x_nd, 0.25 * share_n * weight_n**2)
         robust = self._robust_scores(q, rows, weight_n * residual_n)
+        # The slope of the score, of rows up to the norm `LAST_NORM`.
+        weight_n = np.minimum(weight_n, tuned.LAST_NORM / np.maximum(rows.length_n, 1.0) ** 2)
+        gram = Gram(rows.x_nd, 0.25 / tuned.LAST_NORM * share_n * weight_n)
         return {
             **averaged({"curvature_at_mean": gram, **robust}, batch),
             **self._of_dispersion("dispersion_at_mean", q, batch, rows, psi_n),
@@ -451,7 +453,7 @@ class FirstOrder(CurvatureThenScores):
         scores, spread = self._scores(q), 1.0
         if isinstance(scores, ClippedCounts):
             spread = max(scores.spread(*self._log_means(q)), tuned.LEAST_RATIO)
-        last: FirstOrderState = self._read_at_end(s, q, q.curvature_ee, 4.0 * scores.steepest, spread)
+        last: FirstOrderState = self._read_at_end(s, q, q.curvature_ee, 4.0 * tuned.LAST_NORM * scores.steepest, spread)
         curvature_ee, table_ee = spread * last.curvature_ee, spread * last.table_ee
         last = replace(last, curvature_ee=curvature_ee, table_ee=table_ee, steep=1.0 / spread)
         return self._dispersed(s, last, "dispersion_at_mean", q.mean.point_d, fresh=True)
