@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=20)
     tables = parser.parse_args().tables
     print("## Intervals of levels of nearly collinear categorical columns\n")
-    print(" ".join((__doc__ or "").split("\n")[2:7]))
+    print(" ".join((__doc__ or "").split("\n")[2:6]))
     print(
         f"\n{ROWS:,} rows, nominal 95 %, δ = {DELTA:g}, {tables} tables a line, seeds from {FIRST_SEED} on. At positive"
     )
