@@ -3,7 +3,7 @@
 Five states and five places: a married person lives with the spouse, and others do not, but for 1 % of rows. Only these
 rows determine what every other state adds if every other place takes it away. They are long in the coordinates of
 scores, where a row beyond norm 1 has the weight 1/norm in the score. The last release has the slope of that score for
-rows up to a norm Λ, and a part of it for longer ones. At Λ = 1 it is the second moments of shortened rows.
+rows up to a norm Λ that is at most 4, and a part of it for longer ones. At Λ = 1 it is that of shortened rows.
 
     python -m benchmarks coverage_levels
 """
@@ -56,8 +56,8 @@ def main() -> None:
     print(
         f"\n{ROWS:,} rows, nominal 95 %, δ = {DELTA:g}, {tables} tables a line, seeds from {FIRST_SEED} on. At positive"
     )
-    print("mean z, effects are too large. The first Λ is that of the library.\n")
-    print("| Λ | ε | coverage | mean z | largest abs(z) | mean std |\n|---|---|---|---|---|---|")
+    print("mean z, effects are too large. The first bound on Λ is that of the library.\n")
+    print("| Λ at most | ε | coverage | mean z | largest abs(z) | mean std |\n|---|---|---|---|---|---|")
     for norm in NORMS:
         tuned.LAST_NORM = norm
         for epsilon in EPSILONS:

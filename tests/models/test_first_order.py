@@ -249,7 +249,8 @@ def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, q, rows = somewhere(kind)
-    monkeypatch.setattr(tuned, "LAST_NORM", 1.3)  # Some rows are longer, and some of the others beyond norm 1.
+    monkeypatch.setattr(tuned, "LAST_NORM", most := 1.3)  # Some rows are longer, and some of the others beyond norm 1.
+    monkeypatch.setattr(tuned, "LAST_EDGE", 1e6)
     # No count is clipped here.
     q, steepest, unit = replace(q, clip=200.0, typical=0.0), 0.25, 1.0
     if model.likelihood.is_count:
@@ -259,7 +260,7 @@ def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(
     x_ne = rows.x_nd @ moments.basis_de / moments.scale_e
     length_n = np.linalg.norm(x_ne, axis=1)
     weight_n = np.minimum(1.0, 1.0 / length_n)
-    assert 1.0 < np.quantile(length_n, 0.9) < tuned.LAST_NORM < length_n.max()
+    assert 1.0 < np.quantile(length_n, 0.9) < most < length_n.max()
     blocks = {name: block for name, block in model.blocks.items() if block.phase == "step"}
     last = {name: block for name, block in model.blocks.items() if block.phase == "last"}
 
@@ -284,16 +285,16 @@ def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(
         np.testing.assert_allclose(score_ne[:, e], weight_n * (up_n - down_n) / (2 * step), atol=1e-6)
         up_ne, down_ne = (score(middle_e + sign * shift_e, expected) for sign in (1, -1))
         bend_ne = -(up_ne - down_ne) / (2 * step)
-        expected_ne = 4 * steepest * tuned.LAST_NORM * gram.scale_n[:, None] * gram.x_nd * gram.x_nd[:, [e]]
+        expected_ne = 4 * steepest * most * gram.scale_n[:, None] * gram.x_nd * gram.x_nd[:, [e]]
         # The slope of the score itself, which has the weight w; longer rows have less of it.
-        part_n = np.minimum(1.0, tuned.LAST_NORM / (weight_n * length_n**2))
+        part_n = np.minimum(1.0, most / (weight_n * length_n**2))
         np.testing.assert_allclose(expected_ne, part_n[:, None] * bend_ne, atol=0.01)
 
 
 @kills("norms", "the slope of long rows in full")
 @edit(
     "models/regression/first_order.py",
-    "np.minimum(weight_n, tuned.LAST_NORM / np.maximum(rows.length_n, 1.0) ** 2)",
+    "np.minimum(weight_n, most / np.maximum(rows.length_n, 1.0) ** 2)",
     "weight_n",
 )
 @pytest.mark.parametrize("kind", LIKELIHOODS)
