@@ -291,6 +291,22 @@ def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(
         np.testing.assert_allclose(expected_ne, part_n[:, None] * bend_ne, atol=0.01)
 
 
+@pytest.mark.parametrize("kind", LIKELIHOODS)
+def test_the_whole_slope_of_long_rows_is_as_far_as_noise_permits(kind: str) -> None:
+    """At Λ the edge of the noise is a tenth of a usual direction; Λ is within [1, 4], and 1 without noise.
+
+    Averages weigh scores by more than their noise, so that they have a little more of it than the model assumes here.
+    """
+    model, q, _ = somewhere(kind)
+    plan = phased(model.blocks, FullBatch(), model.schedule.noise, shares=model.schedule.budget)
+    noise = sum(calibrated(plan, epsilon=1.0, delta=1e-5).noise_stds("curvature_at_mean"))
+    edge = math.sqrt(2 * 5) * 4 * model._scores(q).steepest * noise
+    for usual, expected in ((1e-9, 1.0), (20 * edge, 2.0), (1e9, tuned.LAST_NORM)):
+        whole = model._whole(replace(q, curvature_ee=usual * np.eye(5)))
+        assert whole == pytest.approx(expected, rel=0.05)
+    assert model._whole(replace(q, mean=replace(q.mean, noise=0.0))) == 1.0
+
+
 @kills("norms", "the slope of long rows in full")
 @edit(
     "models/regression/first_order.py",
