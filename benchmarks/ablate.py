@@ -90,7 +90,7 @@ class Noisy:
     def names(self) -> frozenset[str]:
         return frozenset(self.total)
 
-    def read(self, name: str) -> np.ndarray:
+    def noisy(self, name: str) -> np.ndarray:
         return self.total[name].copy()
 
     def noise_std(self, name: str) -> float:
@@ -572,14 +572,14 @@ REGRESSION = Family(
     {
         "the correction for saturation": ("curvature_then_scores", "saturation_shift", lambda *_: 0.0),
         "shrinkage of second moments, the release alone": (
-            "curvature_then_scores",
-            "CurvatureThenScores.reading",
-            staticmethod(lambda noisy_dd, guess_dd, sd: noisy_dd),
+            "moments",
+            "read_collinear",
+            lambda noisy_dd, guess_dd, sd: noisy_dd,
         ),
         "shrinkage of second moments, the guess alone": (
-            "curvature_then_scores",
-            "CurvatureThenScores.reading",
-            staticmethod(lambda noisy_dd, guess_dd, sd: guess_dd),
+            "moments",
+            "read_collinear",
+            lambda noisy_dd, guess_dd, sd: guess_dd,
         ),
         "an estimated τ along the path": ("ridge", "best_scale", lambda point_e, variance_e, prior: 0.35),
         "centres corrected by second moments": (

@@ -31,7 +31,7 @@ class Noisy:
     def names(self):
         return frozenset(self.total)
 
-    def read(self, name):
+    def noisy(self, name):
         return self.total[name]
 
     def noise_std(self, name):

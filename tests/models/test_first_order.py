@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import edit, kills
 from scipy.special import expit, log_expit, logit
 from scipy.stats import multivariate_normal, ortho_group
 from sklearn.linear_model import LogisticRegression
@@ -244,8 +245,12 @@ def loglik(likelihood: Likelihood, psi_n: Floats, rows: DesignRows) -> Floats:
 
 
 @pytest.mark.parametrize("kind", LIKELIHOODS)
-def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(kind: str) -> None:
+def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, q, rows = somewhere(kind)
+    monkeypatch.setattr(tuned, "LAST_NORM", most := 1.3)  # Some rows are longer, and some of the others beyond norm 1.
+    monkeypatch.setattr(tuned, "LAST_EDGE", 1e6)
     # No count is clipped here.
     q, steepest, unit = replace(q, clip=200.0, typical=0.0), 0.25, 1.0
     if model.likelihood.is_count:
@@ -253,7 +258,9 @@ def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(kin
         steepest, unit = scores.steepest, scores.unit
     moments, step = q.moments, 1e-5
     x_ne = rows.x_nd @ moments.basis_de / moments.scale_e
-    weight_n = np.minimum(1.0, 1.0 / np.linalg.norm(x_ne, axis=1))
+    length_n = np.linalg.norm(x_ne, axis=1)
+    weight_n = np.minimum(1.0, 1.0 / length_n)
+    assert 1.0 < np.quantile(length_n, 0.9) < most < length_n.max()
     blocks = {name: block for name, block in model.blocks.items() if block.phase == "step"}
     last = {name: block for name, block in model.blocks.items() if block.phase == "last"}
 
@@ -278,10 +285,34 @@ def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(kin
         np.testing.assert_allclose(score_ne[:, e], weight_n * (up_n - down_n) / (2 * step), atol=1e-6)
         up_ne, down_ne = (score(middle_e + sign * shift_e, expected) for sign in (1, -1))
         bend_ne = -(up_ne - down_ne) / (2 * step)
-        expected_ne = 4 * steepest * gram.scale_n[:, None] * gram.x_nd * gram.x_nd[:, [e]]
-        np.testing.assert_allclose(expected_ne, weight_n[:, None] * bend_ne, atol=0.01)
+        expected_ne = 4 * steepest * most * gram.scale_n[:, None] * gram.x_nd * gram.x_nd[:, [e]]
+        # The slope of the score itself, which has the weight w; longer rows have less of it.
+        part_n = np.minimum(1.0, most / (weight_n * length_n**2))
+        np.testing.assert_allclose(expected_ne, part_n[:, None] * bend_ne, atol=0.01)
 
 
+@pytest.mark.parametrize("kind", LIKELIHOODS)
+def test_the_whole_slope_of_long_rows_is_as_far_as_noise_permits(kind: str) -> None:
+    """At Λ the edge of the noise is a tenth of a usual direction; Λ is within [1, 4], and 1 without noise.
+
+    Averages weigh scores by more than their noise, so that they have a little more of it than the model assumes here.
+    """
+    model, q, _ = somewhere(kind)
+    plan = phased(model.blocks, FullBatch(), model.schedule.noise, shares=model.schedule.budget)
+    noise = sum(calibrated(plan, epsilon=1.0, delta=1e-5).noise_stds("curvature_at_mean"))
+    edge = math.sqrt(2 * 5) * 4 * model._scores(q).steepest * noise
+    for usual, expected in ((1e-9, 1.0), (20 * edge, 2.0), (1e9, tuned.LAST_NORM)):
+        whole = model._whole(replace(q, curvature_ee=usual * np.eye(5)))
+        assert whole == pytest.approx(expected, rel=0.05)
+    assert model._whole(replace(q, mean=replace(q.mean, noise=0.0))) == 1.0
+
+
+@kills("norms", "the slope of long rows in full")
+@edit(
+    "models/regression/first_order.py",
+    "np.minimum(weight_n, most / np.maximum(rows.length_n, 1.0) ** 2)",
+    "weight_n",
+)
 @pytest.mark.parametrize("kind", LIKELIHOODS)
 def test_no_row_exceeds_the_bounds(kind: str) -> None:
     """The clip is never active on admissible rows: the equations hold as they stand."""
@@ -294,6 +325,7 @@ def test_no_row_exceeds_the_bounds(kind: str) -> None:
     for scale in (1.0, 50.0):
         mean = replace(q.mean, point_d=scale * q.mean.point_d)
         far = replace(q, point_e=scale * q.point_e, last_e=scale * q.last_e, mean=mean)
+        far = replace(far, moments=q.moments.divided(0.1))  # Rows ten times as long.
         for phase in ("first", "step", "last"):
             blocks = {name: block for name, block in model.blocks.items() if block.phase == phase}
             for name, contribution in model.e_step(far, hostile, blocks).items():

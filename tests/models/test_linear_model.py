@@ -6,6 +6,7 @@ import math
 import warnings
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -24,9 +25,9 @@ from dpvb.core.wall import Wall
 from dpvb.data import Design
 from dpvb.data.tables.response import Response
 from dpvb.guards.arrays import Floats
-from dpvb.models.regression import tuned
+from dpvb.models.regression import moments, tuned
 from dpvb.models.regression.linear import Linear, LinearState, Residuals, one_hot
-from dpvb.models.regression.moments import denoised, read_collinear, read_moments
+from dpvb.models.regression.moments import RowMoments, denoised, read_collinear, read_moments
 from dpvb.models.regression.ridge import WeightPosterior
 from dpvb.models.regression.scaling import Declared
 from dpvb.rows import DesignRows
@@ -317,6 +318,15 @@ def test_outliers_move_an_estimate_less_than_least_squares() -> None:
     assert np.median(errors) < 0.7 * np.linalg.norm(least - weights_d)
 
 
+def both_readings(noisy_dd: Floats, sd: float, constant: float) -> list[RowMoments]:
+    """Second moments by eigenpairs alone, and as the model reads them."""
+    read = []
+    for reading in READINGS:
+        with patch.object(moments, "read_collinear", reading):
+            read.append(read_moments(noisy_dd, sd, constant, inner=False))
+    return read
+
+
 def test_collinear_columns_are_seen_to_be_and_their_small_eigenvalues_are_not_over_read() -> None:
     """Twelve columns of correlation 0.97: the reading that keeps the diagonal is taken, and is nearer."""
     rng, n, sd = np.random.default_rng(10), 5_000, 8.0
@@ -325,11 +335,11 @@ def test_collinear_columns_are_seen_to_be_and_their_small_eigenvalues_are_not_ov
     noise_dd = np.triu(rng.standard_normal((13, 13)), 1) * sd / math.sqrt(2)
     noisy_dd = x_nd.T @ x_nd + noise_dd + noise_dd.T + sd * np.diag(rng.standard_normal(13))
     known_e = np.linalg.eigvalsh(x_nd.T @ x_nd)[:11]
-    plain, kept = (read_moments(noisy_dd, sd, COLUMN, inner=False, reading=reading) for reading in READINGS)
+    plain, kept = both_readings(noisy_dd, sd, COLUMN)
     misses = [float(np.median(np.abs(np.sort(m.eigenvalue_e)[:11] - known_e))) for m in (plain, kept)]
     assert misses[1] < 0.8 * misses[0]
     apart_dd = np.diag(np.diag(noisy_dd)) + noise_dd + noise_dd.T
-    same = [read_moments(apart_dd, sd, COLUMN, inner=False, reading=reading) for reading in READINGS]
+    same = both_readings(apart_dd, sd, COLUMN)
     assert np.array_equal(same[0].eigenvalue_e, same[1].eigenvalue_e)
 
 
@@ -345,7 +355,7 @@ def test_what_tells_a_number_from_its_square_is_read_among_a_hundred_columns() -
     for _ in range(5):
         noise_dd = np.triu(rng.standard_normal(moment_dd.shape), 1) * sd / math.sqrt(2)
         noisy_dd = moment_dd + noise_dd + noise_dd.T + sd * np.diag(rng.standard_normal(len(moment_dd)))
-        parts = (read_moments(noisy_dd, sd, 0.3, inner=False, reading=one).matrix_dd for one in READINGS)
+        parts = (one.matrix_dd for one in both_readings(noisy_dd, sd, 0.3))
         read.append([float(np.linalg.eigvalsh(part_dd[-2:, -2:])[0]) for part_dd in parts])
     plain, kept = np.mean(read, axis=0)
     assert abs(kept - true) < 3 * sd < plain - true

@@ -292,7 +292,9 @@ def known_coefficients(
     model, schema = task.model, task.notes["schema"]
     columns, constant = model.declared or Declared.plain(model.n_features), task.notes["columns"].constant
     first, num_scores = int(constant > 0), len(plan.noise_stds("score"))
-    noise = plan.noise_std_of_mean("score", math.floor(tuned.AVERAGE_START * num_scores))
+    # The diagonal form drops its first scores. The other forms weight all by `Average.share`, here without errors.
+    start = math.floor(tuned.AVERAGE_START * num_scores) if isinstance(model, FirstOrderDiagonal) else 0
+    noise = plan.noise_std_of_mean("score", start)
     terms = _terms(schema, columns, first)
     seen_2d = np.hstack([np.ones((2, first)), _seen(schema, model.n_features - first)])
     moments, last = (sum(plan.noise_stds(name)) for name in ("curvature", "curvature_at_mean"))  # Once, or never.

@@ -41,7 +41,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, reduce
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.special import expit, logit
@@ -56,9 +56,7 @@ from dpvb.guards.errors import ParameterError
 from dpvb.models.regression import ridge, tuned
 from dpvb.models.regression.descent import Average
 from dpvb.models.regression.moments import (
-    Reading,
     RowMoments,
-    denoised,
     read_at_mean,
     read_moments,
     read_positive,
@@ -276,9 +274,6 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
     earlier: tuple[NormalLikelihood, ...] = ()
     robust: bool = False
 
-    #: Denoises Σ x̂ x̂ᵀ with a guess of it.
-    reading: ClassVar[Reading] = staticmethod(denoised)
-
     def __post_init__(self) -> None:
         check_fields(self.n_features, self.n_steps, self.intercept, self.alpha, self.declared)
         if (d := self.n_features) > _MOST_COLUMNS:
@@ -387,7 +382,7 @@ class CurvatureThenScores(Model[Any, DesignRows], ABC):
         noisy_dd = room_d[:, None] * s.noisy("curvature") * room_d
         if not inner:
             scaling, noisy_dd = scaling.recentred(self.columns, noisy_dd, sd, self.intercept)
-        moments = read_moments(noisy_dd, sd, self._constant, inner=inner, reading=type(self).reading, room=room)
+        moments = read_moments(noisy_dd, sd, self._constant, inner=inner, room=room)
         moments = moments.divided(room)
         if self.intercept > 0 and sd > 0:
             scaling = scaling.certain(self.columns, noisy_dd, moments.matrix_dd, sd, self.intercept)

@@ -52,7 +52,7 @@ from dpvb.models.regression.clipped_counts import ClippedCounts, CountHistogram,
 from dpvb.models.regression.curvature_then_scores import CurvatureThenScores, Readings, ScoreState
 from dpvb.models.regression.descent import Average, farthest, steady_variance
 from dpvb.models.regression.likelihood import LEAST_RATE, Likelihood, log_odds
-from dpvb.models.regression.moments import RowMoments, Tracked
+from dpvb.models.regression.moments import RowMoments, Tracked, edge
 from dpvb.models.regression.persons import averaged, filled
 from dpvb.models.regression.ridge import WeightPosterior
 from dpvb.models.regression.scaling import Scaling
@@ -305,12 +305,28 @@ class FirstOrder(CurvatureThenScores):
 
     def _at_end(self, q: FirstOrderState, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
         psi_n, share_n, residual_n = self._at(q, batch, rows, q.mean.point_d)
-        gram = Gram(rows.x_nd, 0.25 * share_n * weight_n**2)
         robust = self._robust_scores(q, rows, weight_n * residual_n)
+        most = self._whole(q)
+        weight_n = np.minimum(weight_n, most / np.maximum(rows.length_n, 1.0) ** 2)
+        gram = Gram(rows.x_nd, 0.25 / most * share_n * weight_n)
         return {
             **averaged({"curvature_at_mean": gram, **robust}, batch),
             **self._of_dispersion("dispersion_at_mean", q, batch, rows, psi_n),
         }
+
+    def _whole(self, q: FirstOrderState) -> float:
+        """Norm of a row up to which its slope is released in full: Λ.
+
+        A larger one has more noise. It is as large as leaves the edge of noise at `LAST_EDGE` of a usual direction.
+        """
+        if q.mean.noise == 0.0:
+            return 1.0
+        score, last = (self.blocks[name].bound for name in ("score", "curvature_at_mean"))
+        sd = math.sqrt(q.mean.noise * self._score_budget / tuned.LAST_BUDGET) / (self._unit(q) * score)
+        noise = edge(self.n_features, 4.0 * self._scores(q).steepest * last * sd)
+        return min(
+            max(tuned.LAST_EDGE * float(np.trace(q.curvature_ee)) / (self.n_features * noise), 1.0), tuned.LAST_NORM
+        )
 
     def _scores(self, q: FirstOrderState) -> Likelihood | ClippedCounts:
         """How rows are scored: counts are clipped."""
@@ -451,7 +467,7 @@ class FirstOrder(CurvatureThenScores):
         scores, spread = self._scores(q), 1.0
         if isinstance(scores, ClippedCounts):
             spread = max(scores.spread(*self._log_means(q)), tuned.LEAST_RATIO)
-        last: FirstOrderState = self._read_at_end(s, q, q.curvature_ee, 4.0 * scores.steepest, spread)
+        last: FirstOrderState = self._read_at_end(s, q, q.curvature_ee, 4.0 * self._whole(q) * scores.steepest, spread)
         curvature_ee, table_ee = spread * last.curvature_ee, spread * last.table_ee
         last = replace(last, curvature_ee=curvature_ee, table_ee=table_ee, steep=1.0 / spread)
         return self._dispersed(s, last, "dispersion_at_mean", q.mean.point_d, fresh=True)

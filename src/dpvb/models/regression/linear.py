@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from dpvb.guards.domains import UNSEEN, Nonnegative, Positive
 from dpvb.kernels.linear import row_sums
 from dpvb.models.regression import tuned
 from dpvb.models.regression.curvature_then_scores import CurvatureThenScores, Readings, ScoreState
-from dpvb.models.regression.moments import Reading, RowMoments, read_collinear
+from dpvb.models.regression.moments import RowMoments
 from dpvb.models.regression.persons import averaged
 from dpvb.models.regression.scaling import Scaling
 from dpvb.rows import DesignRows
@@ -163,8 +163,6 @@ class Linear(CurvatureThenScores):
     """The model; every field is public, as in `CurvatureThenScores`."""
 
     n_steps: int = 12
-
-    reading: ClassVar[Reading] = staticmethod(read_collinear)
 
     @property
     def blocks(self) -> Mapping[str, Block]:

@@ -21,9 +21,7 @@ Everything here is post-processing of released numbers and costs no privacy.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 
@@ -31,8 +29,6 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Nonnegative, Positive, Positives
 from dpvb.models.regression import tuned
 
-#: Denoises a matrix with a guess of it, at a noise std of a diagonal entry.
-Reading: TypeAlias = Callable[[Floats, Floats, float], Floats]
 # convention: floor that keeps eigenvalues positive where there are no rows at all.
 TINY = 1e-9
 
@@ -116,9 +112,7 @@ class Tracked:
         return Tracked(min(max(value, tuned.LEAST_RATIO), most), gain * noise)
 
 
-def read_moments(
-    noisy_dd: Floats, sd: float, constant: float, *, inner: bool, reading: Reading | None = None, room: float = 1.0
-) -> RowMoments:
+def read_moments(noisy_dd: Floats, sd: float, constant: float, *, inner: bool, room: float = 1.0) -> RowMoments:
     """Read the second moments of rows whose column 0 is a constant.
 
     Args:
@@ -127,11 +121,10 @@ def read_moments(
         constant: value of column 0, in (0, 1).
         inner: whether column 0 was added only for this estimate; the other columns had then been multiplied by
             √(1 - constant²), and the moments are those of the other columns before that.
-        reading: estimates the matrix with a guess; None: `denoised`.
         room: what the rows had been divided by, when they were rounded to integers.
     """
     guess_dd, sum_d, number = _independent(noisy_dd, sd, constant)
-    read_dd = (reading or denoised)(noisy_dd, guess_dd, sd)
+    read_dd = read_collinear(noisy_dd, guess_dd, sd)
     # Noise can make an eigenvalue look smaller by up to the noise edge.
     hidden = tuned.HIDDEN_EDGE * edge(len(read_dd), sd)
     if inner:
