@@ -57,6 +57,14 @@ def regression(kind: str, number: int, columns: int, **options: Any) -> tuple[fl
     return used(lambda: fit(x_nd, y_n))
 
 
+def without_kept_rows() -> tuple[float, float]:
+    """CPU seconds and MiB of a fit to many rows, of which no clean form is kept from step to step."""
+    from dpvb.data.tables import design
+
+    design.KEPT_ENTRIES = 0
+    return regression("logistic", 10**6, 20)
+
+
 def lda(terms: int, topics: int) -> tuple[float, float]:
     """CPU seconds and MiB of a fit whose sums are most of what it does."""
     import dpvb
@@ -167,6 +175,11 @@ POINTS: dict[str, tuple[str, str, Callable[[], str]]] = {
         "8.1 CPU s, 25",
         "8.1 CPU s, 13",
         lambda: "{:.1f} CPU s, {:.1f}".format(*_each(regression("logistic", 10**6, 20), 2e7)),
+    ),
+    "the same, with no rows kept for later steps": (
+        "-",
+        "-",
+        lambda: "{:.1f} CPU s, {:.1f}".format(*_each(without_kept_rows(), 2e7)),
     ),
     "The draw of a fixed-size batch of 16,000,000 units": (
         "27 CPU s, 1,030 MB",
