@@ -33,7 +33,7 @@ quick: $(VENV)/dev
 test: lint
 	$(PY) -m pytest -q -n 2 --dist worksteal
 
-test-slow: $(VENV)/dev .venv-flower/ready
+test-slow: $(VENV)/dev $(VENV)/ray .venv-flower/ready
 	$(PY) -m pytest -q -n 2 --dist worksteal -m "slow or not slow"
 
 # Reports in a headless browser, and the core as pip installs it in an environment of its own.
@@ -43,6 +43,10 @@ pages: $(VENV)/pages
 $(VENV)/pages: $(VENV)/dev
 	setup/debian.sh chromium
 	$(INSTALL) -e '.[pages]'
+	touch $@
+
+$(VENV)/ray: $(VENV)/dev
+	$(INSTALL) -e '.[ray]'
 	touch $@
 
 # The quick tests with the lowest versions that pyproject.toml allows, in an environment of their own.

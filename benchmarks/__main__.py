@@ -48,6 +48,8 @@ NAMES = [
     "operations",
     "operations_coverage",
     "growth",
+    "growth_limits",
+    "cluster_memory",
     "scale",
     "negative_binomial",
     "sbn_speed",
@@ -104,7 +106,6 @@ ARGUMENTS = {
     "ablate_regression": ["benchmarks.ablate", "regression"],
     "operations_coverage": ["benchmarks.operations", "--coverage"],
 }
-ARGUMENTS = {"ablate_regression": ["benchmarks.ablate", "regression"], "growth": ["benchmarks.growth", "short"]}
 PACKAGES = ["numpy", "scipy", "numba", "scikit-learn", "dp-accounting", "cryptography"]
 
 

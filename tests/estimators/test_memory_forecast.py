@@ -1,6 +1,7 @@
 """The forecast of memory, compared with the measured peak of a process that does nothing but the fit."""
 
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -100,3 +101,33 @@ def test_a_forecast_follows_the_rows_of_persons_and_the_width() -> None:
     assert summary.to_dict()["memory"]["held"] == list(summary.memory.held)
     with pytest.raises(ParameterError, match="entries"):
         dpvb.plan(model, 100, 20, epsilons=[], entries=0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is of Linux")
+@pytest.mark.parametrize("kind", ["table", "documents"])
+def test_the_temporary_file_of_a_stream_is_as_large_as_forecast(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most the forecast, and at least half of it."""
+    (scratch := tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    rng, budget = np.random.default_rng(0), {"epsilon": 1.0, "delta": 1e-6}
+    if kind == "table":
+        names, n = [f"x{j}" for j in range(20)], 3_000
+        cells = np.column_stack([rng.random((n, 20)).round(6), rng.integers(0, 2, n)])
+        np.savetxt(tmp_path / "x.csv", cells, "%g", delimiter=",", header=",".join([*names, "y"]), comments="")
+        schema = dpvb.Schema([dpvb.data.Numeric(name, 0, 1) for name in names], dpvb.data.Target("y"))
+        source = dpvb.Table(tmp_path / "x.csv", schema, stream=True).design()
+        summary = dpvb.plan(dpvb.LogisticRegression(**budget), n, schema=schema, epsilons=[])
+    else:
+        words, n = [a + b for a in "abcdefghijklmnopqrst" for b in "uvwxyz"], 2_000
+        lines = (" ".join(rng.choice(words, 50, replace=False)) for _ in range(n))
+        (tmp_path / "x.txt").write_text("\n".join(lines))
+        source = dpvb.data.open_documents(tmp_path / "x.txt", vocabulary=words, stream=True)
+        summary = dpvb.plan(dpvb.LDA(5, **budget), n, vocabulary=words, epsilons=[], entries=50)
+    assert source.count() == n
+    # The file has no name, so that only this process reports its size.
+    opened = [link for link in Path("/proc/self/fd").iterdir() if os.path.realpath(link).startswith(str(scratch))]
+    written = sum(link.stat().st_size for link in opened)
+    print(f"{kind}: {written} of {summary.memory.disk:.0f} bytes")
+    assert summary.memory.disk / 2 <= written <= summary.memory.disk

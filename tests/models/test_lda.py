@@ -19,7 +19,7 @@ from benchmarks.float64 import Float64Topics
 from dpvb.core import loop
 from dpvb.core.blocks import Block
 from dpvb.core.estimate import Estimate
-from dpvb.core.model import constant
+from dpvb.core.model import constant, m_step_q
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Mechanism, Plan, Release, phased
 from dpvb.core.sampling import FullBatch
@@ -469,6 +469,21 @@ def test_topics_are_exact_without_noise_and_finite_with_much_noise() -> None:
         assert np.isfinite(q.lambda_vk).all()
         assert (q.lambda_vk >= model.topic_word_prior).all()
         assert np.array_equal(q.lambda_vk, model.m_step(s, start).lambda_vk)
+
+
+def test_an_m_step_has_the_same_bits_at_the_part_of_q_that_is_held_meanwhile() -> None:
+    """Also after q's own sums; what is read after other phases is all of q."""
+    model, compared = LDAModel(3, 30), LDAModel(3, 30, compares=True)
+    s = estimate_of(model, corpus(np.random.default_rng(12), n=300), 1.0)
+    q = replace(model.init(np.random.default_rng(0)), background_v=np.full(30, 1 / 30))
+    q = replace(q, sum_vk=q.lambda_vk, sum_std_v=np.ones(30), gain=0.5, gain_std=0.1, listed=0)
+    step = {"counts": model.blocks["counts"]}
+    part = m_step_q(model, q, step)
+    assert part.lambda_vk.base is part.beta_vk.base is part.sum_vk is None
+    assert part.lambda_vk.size == part.beta_vk.size == 0
+    by_q, by_part = (vars(model._summed(s, one)) for one in (q, part))
+    assert {name: _bits(value) for name, value in by_q.items()} == {n: _bits(value) for n, value in by_part.items()}
+    assert m_step_q(model, q, {**step, "gain": compared.blocks["gain"]}) is q
 
 
 def test_denoised_topics_are_closer_to_the_truth_than_clamped_ones() -> None:

@@ -34,7 +34,7 @@ class DaskClient(Protocol):
         """Threads of each worker."""
 
 
-Cluster: TypeAlias = str | LocalPool | DaskClient | None
+Cluster: TypeAlias = str | Engine | DaskClient | None
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def spread(source: Source[Any], model: object, cluster: object) -> Iterator[Sour
     Args:
         source: private data.
         model: what will be asked of them.
-        cluster: None, "local:N" for N processes of this machine, a LocalPool, or a `distributed.Client`.
+        cluster: None, "local:N" for N processes of this machine, an engine (a LocalPool), or a `distributed.Client`.
 
     Raises:
         ParameterError: for another cluster, or data or a model that cannot go there.
@@ -79,7 +79,7 @@ def _pool(name: str) -> LocalPool:
 
 
 def _engine(cluster: object) -> Engine:
-    if isinstance(cluster, LocalPool):
+    if isinstance(cluster, Engine):
         return cluster
     distributed = sys.modules.get("distributed")  # A caller with a client has imported it.
     if distributed is None or not isinstance(cluster, distributed.Client):

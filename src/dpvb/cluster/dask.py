@@ -12,9 +12,7 @@ from contextlib import suppress
 from copy import deepcopy
 from typing import Any, final
 
-import numpy as np
-
-from dpvb.cluster.engine import Answered, PartMissing, Reduction, added, answered, opened, packed, shared_out
+from dpvb.cluster.engine import Answered, Parcel, PartMissing, Reduction, added, answered, opened, packed, shared_out
 from dpvb.guards.errors import DpvbError, ParameterError
 from dpvb.guards.file_ownership import check_closed_folder
 from dpvb.guards.imports import check_numba
@@ -26,17 +24,6 @@ PATIENCE = 60.0
 _LOOK_EACH = 5.0
 # Answers that one worker adds at a time: a convention; memory and time of a step hardly depend on it.
 _FAN_IN = 4
-
-
-@final
-class Parcel:
-    """Something private on its way; it shows nothing of itself in a log. Bytes are an array: Dask copies it less."""
-
-    def __init__(self, content: Any) -> None:
-        self.content: Any = np.frombuffer(content, dtype=np.uint8) if isinstance(content, bytes) else content
-
-    def __repr__(self) -> str:
-        return "Parcel()"
 
 
 @final

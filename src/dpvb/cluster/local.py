@@ -109,7 +109,7 @@ class LocalPool:
                     worker = asked.pop(answered)
                     left[worker] -= 1
                     try:
-                        answer = pickle.loads(receive(self._processes[worker].stdout, answered.result()))
+                        answer = unpickled(self._processes[worker].stdout, answered.result())
                     except Exception:  # It died, or its answer is not valid.
                         if left[worker]:
                             asked[threads.submit(self._ask_another, worker, requests[worker])] = worker
@@ -203,6 +203,43 @@ def receive(pipe: Any, length: int) -> bytes:
     if len(message) < length:
         raise EOFError
     return message
+
+
+class _Message:
+    """A message as it arrives: arrays are read into their places, so that memory holds them once.
+
+    Args:
+        pipe: where it comes from.
+        length: its number of bytes.
+    """
+
+    def __init__(self, pipe: Any, length: int) -> None:
+        self._pipe, self.left = pipe, length
+
+    def read(self, size: int) -> bytes:
+        self.left -= size
+        return receive(self._pipe, size) if self.left >= 0 else b""
+
+    def readinto(self, buffer: Any) -> int:
+        self.left -= len(buffer)
+        number: int = self._pipe.readinto(buffer) if self.left >= 0 else 0
+        return number
+
+    def readline(self) -> bytes:  # pickle asks for this method; the protocol has no lines.
+        return b""
+
+
+def unpickled(pipe: Any, length: int) -> Any:
+    """Read and unpickle the message that was announced.
+
+    Raises:
+        EOFError: if the pipe has ended, or the message has another length.
+    """
+    message = _Message(pipe, length)
+    answer = pickle.load(message)
+    if message.left != 0:
+        raise EOFError
+    return answer
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:

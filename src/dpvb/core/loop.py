@@ -10,7 +10,7 @@ import numpy as np
 
 from dpvb.core.blocks import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.core.model import Batch, Model, Q, StepSize, e_step_q, updated
+from dpvb.core.model import Batch, Model, Q, StepSize, e_step_q, m_step_q, updated
 from dpvb.core.plan import Plan, Release
 from dpvb.core.wall import Wall
 from dpvb.guards import domains
@@ -55,7 +55,9 @@ def fit(
     q = model.init(rng)
     s = Estimate.empty(model.blocks)
     for t, release in enumerate(plan, start=1):
-        s = s.update(wall.release(query(model, q, release), release), rho(t))
+        asked, q = query(model, q, release), m_step_q(model, q, release.asked)
+        s = s.update(wall.release(asked, release), rho(t))
+        del asked  # Memory holds one q at a time, and parts of it.
         q = updated(model, s, q)
         on_step(t, q)
     return q, s

@@ -72,6 +72,16 @@ def e_step_q(model: Model[Q, Batch], q: Q, blocks: Mapping[str, Block]) -> Q:
     return q if of_model is None else of_model(q, blocks)
 
 
+def m_step_q(model: Model[Q, Batch], q: Q, blocks: Mapping[str, Block]) -> Q:
+    """Return the part of q that is read after a release of these blocks: a fit holds no more than this meanwhile.
+
+    A model may have a method `m_step_q(q)`; if it has none, the part is q. `m_step` has the same bits at q and at the
+    part. The part of a q after which `started` or `finished` is called is q.
+    """
+    of_model = getattr(model, "m_step_q", None)
+    return of_model(q) if of_model is not None and all(b.phase == "step" for b in blocks.values()) else q
+
+
 def updated(model: Model[Q, Batch], s: Estimate, q: Q) -> Q:
     """Return q after the newest release: the one place where its phase chooses the model's method."""
     match s.phase:

@@ -32,6 +32,9 @@ _NUMBER = 8
 # convention: measured as the peak of a fit to 100 rows (Linux, x86-64, CPython 3.11): Python with dpvb, the libraries
 # of a fit, and kernels that numba compiles at their first use.
 _LIBRARIES, _COMPILED = 250e6, 350e6
+# derived: bytes of a temporary file: a number, and the number of its column or word in four bytes; a row, with its
+# answer, weight and offset, and the number of its entries.
+_STORED_NUMBER, _STORED_ROW = 12, 32
 # derived: arrays as large as a chunk, at least and at most: the rows, in other coordinates, and what each row adds to a
 # sum.
 _LEAST_CHUNKS, _MOST_CHUNKS = 1, 4
@@ -179,7 +182,8 @@ def _memory_forecast(model: Any, releases: Plan, n_units: int, entries: float) -
         most = max(most, _COMPILED + MATRIX_BYTES * model.n_features**2)
     least, most = least + _LEAST_CHUNKS * chunk, most + _MOST_CHUNKS * chunk
     # At most twice: rows as they were given, and a copy in their declared ranges; or a file, and its columns.
-    return MemoryForecast((least + held, most + 2 * held + clean), (least, most + streamed))
+    disk = _STORED_NUMBER * number + _STORED_ROW * n_units
+    return MemoryForecast((least + held, most + 2 * held + clean), (least, most + streamed), disk)
 
 
 def _entries_of(estimator: PrivateEstimator, model: Any, columns: dict[str, Any]) -> float:

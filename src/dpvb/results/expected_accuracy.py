@@ -140,25 +140,34 @@ class BudgetRow:
 
 @dataclass(frozen=True)
 class MemoryForecast:
-    """Expected peak memory of a fit and its process, in bytes: a smallest and a largest value. It is public.
+    """Expected peak memory of a fit and its process, and its temporary files, in bytes: a smallest and a largest value.
+
+    It is public.
 
     Attributes:
         held: With the data in memory.
         streamed: With data that are read in parts (`stream=True`), or from temporary files.
+        disk: Largest expected temporary file of streamed data. If less than twice as much space is free, each pass may
+            parse the data.
 
     Examples:
         >>> from dpvb.results.expected_accuracy import MemoryForecast
-        >>> print(MemoryForecast(held=(1e9, 2e9), streamed=(0.3e9, 0.4e9)))
+        >>> print(MemoryForecast(held=(1e9, 2e9), streamed=(0.3e9, 0.4e9), disk=1.1e9))
         Peak memory: 1.00 to 2.00 GB with the data in memory, 0.30 to 0.40 GB with streamed data.
+        Temporary file of streamed data: at most 1.10 GB.
     """
 
     held: tuple[float, float]
     streamed: tuple[float, float]
+    disk: float
 
     def __str__(self) -> str:
-        """Return both ranges in GB."""
+        """Return all ranges in GB."""
         held, streamed = (f"{low / 1e9:.2f} to {high / 1e9:.2f} GB" for low, high in (self.held, self.streamed))
-        return f"Peak memory: {held} with the data in memory, {streamed} with streamed data."
+        return (
+            f"Peak memory: {held} with the data in memory, {streamed} with streamed data.\n"
+            f"Temporary file of streamed data: at most {math.ceil(self.disk / 1e7) / 100:.2f} GB."
+        )
 
 
 @dataclass(frozen=True)

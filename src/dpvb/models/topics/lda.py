@@ -224,6 +224,11 @@ class LDAModel(Model["Topics", CountRows]):
         lambda_vk = q.lambda_vk if "gain" in blocks and q.background_v is None else q.lambda_vk[:0]
         return replace(q, lambda_vk=lambda_vk, words_v=None, sum_vk=None, sum_std_v=None)
 
+    def m_step_q(self, q: Topics) -> Topics:
+        """Word weights and decisions: an M-step estimates topics from releases only."""
+        none_vk = np.empty((0, self.n_components))
+        return replace(q, lambda_vk=none_vk, beta_vk=none_vk, sum_vk=None, sum_std_v=None)
+
     @property
     def _words_as_counts(self) -> float:
         """Factor of a document's word totals in the place of its counts: what is clipped to one bound is to the other.
