@@ -510,10 +510,10 @@ def test_bad_plans(tmp_path: Path) -> None:
 def test_an_unforeseen_error_does_not_quote_anything(
     monkeypatch: pytest.MonkeyPatch, fitted: Path, kind: type[Exception]
 ) -> None:
-    def fails(path: Path, *kinds: str) -> None:
+    def fails(path: Path) -> None:
         raise kind(CANARY)
 
-    monkeypatch.setattr(files, "load_model", fails)
+    monkeypatch.setattr(files, "read_statement", fails)
     result = run("show", fitted, code=2)
     assert result.stderr.startswith(f"error: unexpected {kind.__name__} at test_cli.py:")
     assert CANARY not in result.stderr

@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -365,12 +366,13 @@ def test_what_a_model_does_not_define_is_refused_with_a_sentence(call: Any) -> N
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with the stranger's file under another name, which no process has imported."""
     shutil.copy(HERE / "ordinal.py", tmp_path / "my_odds.py")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "modules", dict(sys.modules))
-    return tmp_path
+    yield tmp_path
+    for name in ("my_odds", "uses", "beside", "checks"):
+        sys.modules.pop(name, None)
 
 
 def run(*words: object) -> Any:
@@ -395,6 +397,11 @@ def test_the_command_line_opens_it(folder: Path) -> None:
         assert done.exit_code == 0, done.stderr
     assert "threshold" in (folder / "m.html").read_text()
     assert (folder / "s.csv").read_text().splitlines()[0] == "a,b,c,d,health"
+    # An auditor reads statements without the code of the model's author.
+    del sys.modules["my_odds"]
+    for words in (("show", "m.dpvb"), ("show", "m.dpvb", "--what", "brief"), ("show", "m.dpvb", "--json")):
+        assert run(*words).exit_code == 0
+    assert "import its module first" in run("show", "m.dpvb", "--what", "estimates").stderr
 
 
 @pytest.mark.guarantees("imports")

@@ -10,10 +10,14 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from dpvb.guards.errors import DataFormatError, ModelFileError, ParameterError, check_path
 from dpvb.guards.file_ownership import locked, new_own, unlock
+
+if TYPE_CHECKING:
+    from dpvb.results.audit_report import Report
+    from dpvb.results.statement import PrivacyStatement
 
 
 def load_model(path: Path, *needed: str) -> Any:
@@ -34,6 +38,30 @@ def load_model(path: Path, *needed: str) -> Any:
             "`dpvb report` and `dpvb show`."
         )
     return model
+
+
+def read_statement(path: Path) -> tuple[PrivacyStatement, Report | None]:
+    """The privacy statement of a model file, checked, and the audit report that is attached, if any.
+
+    The class of the model is not needed: an auditor who reads a statement runs no code of the model's author.
+
+    Raises:
+        ModelFileError: as `dpvb.load`, or for a statement that does not follow from its releases.
+    """
+    from dpvb.results import model_file
+    from dpvb.results.audit_report import Report
+    from dpvb.results.statement import PrivacyStatement
+
+    facts = model_file.load(path).facts
+    try:
+        statement = PrivacyStatement.from_dict(facts["privacy"])
+        report = Report.from_dict(facts["audit"]) if "audit" in facts else None
+    except Exception:  # whatever a file of another program makes its reader raise
+        raise ModelFileError(
+            f"{path}: the parts of the file do not fit together. Fit or save the model again."
+        ) from None
+    statement.verify()
+    return statement, report
 
 
 def read_matrix(path: Path) -> Any:

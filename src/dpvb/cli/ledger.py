@@ -304,7 +304,7 @@ def _receipt(model: Path) -> Any:
     """Return the receipt of a model."""
     from dpvb.ledger import Receipt
 
-    charge = files.load_model(model).privacy_.charge
+    charge = files.read_statement(model)[0].charge
     if charge is None:
         raise ParameterError(f"--receipt must name a model that was fitted with a ledger, got {str(model)!r}.")
     return Receipt(**vars(charge))

@@ -15,7 +15,9 @@ from dpvb.cli.terminal import as_json, echo, print_json, remark
 from dpvb.guards.errors import ParameterError, check_choice
 
 if TYPE_CHECKING:
+    from dpvb.results.audit_report import Report
     from dpvb.results.figures import Figure
+    from dpvb.results.statement import PrivacyStatement
 
 _OF_EVERY_MODEL = ("statement", "brief", "summary", "all")
 _PRINTED, _PICTURES = ("table", "json", "csv"), ("png", "pdf", "svg")
@@ -99,14 +101,14 @@ def show(
         raise ParameterError("--disjoint needs a second model: give it with --compare-with.")
     values = (level, False if ignore_noise else None, words, width, coding, _references(reference), exp or None, per)
     chosen = {name: value for name, value in zip(_OPTIONS, values, strict=True) if value is not None}
-    fitted = files.load_model(model)
-    fitted.privacy_.verify()
+    statement, report = files.read_statement(model)
     if what in _OF_EVERY_MODEL[:3]:
         if chosen or compare_with is not None:
             word = next((_OPTIONS[name] for name in chosen), "--compare-with")
             raise ParameterError(f"{word} applies only to figures. Name one with --what, or give --what all.")
-        text = _words(fitted, what, form)
+        text = _words(model, statement, report, what, form)
     else:
+        fitted = files.load_model(model)
         figures = _figures(fitted, what, chosen, compare_with, disjoint)
         if form in _PICTURES:
             from dpvb.results import plots
@@ -126,12 +128,12 @@ def show(
     remark(f"{out}: written.")
 
 
-def _words(fitted: Any, what: str, form: str) -> str:
+def _words(model: Path, statement: PrivacyStatement, report: Report | None, what: str, form: str) -> str:
     """Return what every model has, as text or JSON."""
-    statement, report = fitted.privacy_, getattr(fitted, "audit_", None)
     if form not in ("table", "json") or (what == "summary" and form == "json"):
         raise ParameterError(f"--what must name a figure if the output is {form}, got {what!r}, which is text.")
     if what == "summary":
+        fitted = files.load_model(model)
         return str(fitted.summary() if hasattr(fitted, "summary") else fitted)
     if what == "brief":
         return as_json(dict(statement.in_short_lines())) if form == "json" else str(statement.in_short())
