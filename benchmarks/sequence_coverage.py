@@ -2,12 +2,12 @@
 
 20,000 people of 20 symbols each, or of 5 to 20, from known laws; states are matched by what they show.
 
-    python -m benchmarks.sequence_coverage            (or: chains, hidden, numbers, and a number of fits)
+    python -m benchmarks.sequence_coverage            (or: chains, hidden, stays, numbers, and a number of fits)
 """
 
 import sys
 import warnings
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ PEOPLE, LONGEST, FITS = 20_000, 20, 100
 # Numbers take some seconds each.
 FITS_OF_NUMBERS = 10
 EPSILONS = (0.5, 1.0, 4.0)
+STEP_2 = np.array([[0.93, 0.07], [0.12, 0.88]])
+SHOWN_2 = np.array([[0.0, 0.05, 0.0, 0.0, 0.95], [0.15, 0.63, 0.14, 0.08, 0.0]])
 STEP_3 = np.array([[0.85, 0.1, 0.05], [0.1, 0.8, 0.1], [0.05, 0.2, 0.75]])
 SHOWN_3 = np.array([[0.6, 0.2, 0.1, 0.05, 0.03, 0.02], [0.05, 0.1, 0.6, 0.15, 0.05, 0.05],
                     [0.02, 0.03, 0.05, 0.1, 0.3, 0.5]])  # fmt: skip
@@ -107,6 +109,41 @@ def hidden(fits: int) -> None:
             print(f"| {k} | {epsilon:g} |{told} {stds[0] / fits:.4f} | {stds[2] / fits:.4f} |", flush=True)
 
 
+def stays(fits: int) -> None:
+    """Hidden Markov models of short sequences, one or several of each person."""
+    print(
+        "\nBias of the probability to stay, root mean squared error and coverage of 95 % intervals of all steps: "
+        f"3,000 persons of one sequence, or of 1 to 3, {fits} fits, default settings. Lengths are geometric of mean "
+        "8.3, from 2 to 40 symbols. Two states show five symbols, and three show six.\n"
+    )
+    print("| states | sequences of a person | ε | bias, state by state | RMSE | coverage | mean std |")
+    print("|---|---|---|---|---|---|---|")
+    for (step_kk, shown_kv), most in product(((STEP_2, SHOWN_2), (STEP_3, SHOWN_3)), (1, 3)):
+        for epsilon in (1.0, 4.0):
+            k, v = shown_kv.shape
+            rng, off, std = np.random.default_rng([k, most, int(epsilon)]), [], []
+            orders = [[*order] for order in permutations(range(k))]
+            for seed in range(fits):
+                person_n = np.repeat(np.arange(3_000), rng.integers(1, most + 1, 3_000))
+                number = len(person_n)
+                state_nt = dynamics.drawn(np.full(k, 1 / k), [step_kk], number, 40, rng)
+                code_nt = dynamics.shown(state_nt, shown_kv, rng)
+                people = [row[:long] for row, long in zip(code_nt, np.clip(rng.geometric(0.12, number), 2, 40),
+                                                          strict=True)]  # fmt: skip
+                model = dpvb.HiddenMarkovModel(k, symbols=v, epsilon=epsilon, delta=1e-6, random_state=seed)
+                shown = model.fit(people, group=person_n if most > 1 else None).emission_probabilities_
+                order = min(orders, key=lambda own: np.abs(shown[own] - shown_kv).sum())
+                table = model.transition_intervals()
+                lines = [table.of(str(order[i]))[str(order[j])] for i, j in np.ndindex(k, k)]
+                off.append(np.reshape([line.mean for line in lines], (k, k)) - step_kk)
+                std.append(np.reshape([line.std for line in lines], (k, k)))
+            bias = ", ".join(f"{one:+.4f}" for one in np.mean(off, axis=0).diagonal())
+            inside = np.mean(np.abs(off) < 1.96 * np.array(std))
+            off_by, number_of = np.sqrt(np.mean(np.square(off))), "1" if most == 1 else f"1 to {most}"
+            print(f"| {k} | {number_of} | {epsilon:g} | {bias} | {off_by:.4f} | {inside:.3f} | {np.mean(std):.4f} |",
+                  flush=True)  # fmt: skip
+
+
 def numbers(fits: int, states: tuple[int, ...] = (2, 3), epsilons: tuple[float, ...] = EPSILONS) -> None:
     """Hidden Markov models of two and of three states that show two numbers."""
     print(
@@ -144,10 +181,10 @@ def numbers(fits: int, states: tuple[int, ...] = (2, 3), epsilons: tuple[float, 
 
 if __name__ == "__main__":
     warnings.filterwarnings("ignore")
-    words = [word for word in sys.argv[1:] if not word.isdecimal()] or ["chains", "hidden", "numbers"]
+    words = [word for word in sys.argv[1:] if not word.isdecimal()] or ["chains", "hidden", "stays", "numbers"]
     number = next((int(word) for word in sys.argv[1:] if word.isdecimal()), None)
     for word in words:
         if word == "numbers":
             numbers(number or FITS_OF_NUMBERS)
         else:
-            {"chains": chains, "hidden": hidden}[word](number or FITS)
+            {"chains": chains, "hidden": hidden, "stays": stays}[word](number or FITS)

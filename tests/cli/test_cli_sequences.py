@@ -113,7 +113,10 @@ def model(request: Any, long: Path) -> tuple[str, Path]:
     name, *given = KINDS[request.param]
     call = ["fit", name, long, "--states", "2", *given, *WHO, "--epsilon", "inf", "--delta", "1e-6", "--seed", "1"]
     said = run(*call, "--out", out, "--quiet")
-    assert f"dpvb show {out} --what {'loadings' if request.param == 'linear' else 'steps'}" in said.stdout + said.stderr
+    assert (
+        f"dpvb show {out} --what {'loadings' if request.param == 'linear' else 'transitions'}"
+        in said.stdout + said.stderr
+    )
     return request.param, out
 
 

@@ -60,7 +60,7 @@ def test_what_belongs_to_a_table_is_refused_of_sequences(model: Path, tmp_path: 
 
 def test_a_picture_shows_what_follows_what(model: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    run("show", model, "--what", "steps", "--out", tmp_path / "steps.svg")
+    run("show", model, "--what", "transitions", "--out", tmp_path / "steps.svg")
     text = (tmp_path / "steps.svg").read_text()
     assert text.startswith("<?xml")
     fitted = dpvb.load(model)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from forged import forge
 from sklearn.base import clone
@@ -219,3 +221,15 @@ def test_a_dry_run_reads_nothing_and_select_finds_the_better_order() -> None:
 def test_a_public_mistake_is_refused(change: Any, call: Any, words: str) -> None:
     with pytest.raises(ParameterError, match=words):
         dpvb.MarkovChain(**{"symbols": "a,b,c", **BUDGET, **change}).fit(**call)
+
+
+def test_a_model_of_stays_refuses_a_score_of_joined_stays() -> None:
+    """Joined, the pair of a stay's last symbol and the next one's first would be scored too."""
+    frame = pd.DataFrame({"who": np.repeat(np.arange(300), 6), "stay": np.tile([0, 0, 0, 1, 1, 1], 300)})
+    frame["page"] = [NAMES[place] for place in np.random.default_rng(0).integers(0, 3, len(frame))]
+    stays, joined = (Events(frame, group="who", symbol="page", sequence=column) for column in ("stay", None))
+    model = dpvb.MarkovChain(NAMES, epsilon=math.inf, delta=1e-6).fit(stays)
+    assert model.score(stays, public=True) < 0
+    with pytest.raises(ParameterError, match=r"sequence \(--sequence-column\) must name the column"):
+        model.evaluate(joined, public=True)
+    assert dpvb.MarkovChain(NAMES, epsilon=math.inf, delta=1e-6).fit(joined).score(joined, public=True) < 0

@@ -35,7 +35,6 @@ def show(
         str,
         typer.Option(
             help="statement, brief (six lines of it), summary, all, or a figure: topics, coefficients, components, "
-            "steps, "
             "transitions, emissions, motion, intervals, loadings, variances, weights or parameters."
         ),
     ] = "statement",

@@ -193,16 +193,18 @@ class HiddenStates(ChainModel[Model, Posterior]):
     def _facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
         """Transitions of each state, and its emissions; arguments as in `transition_intervals`."""
         states, names = tuple(f"state {k}" for k in range(self.n_states)), tuple(map(str, self.symbols_))
-        steps = "transitions" if self._why_no_intervals else "steps"
         grids = [
-            (steps, "What follows each state", "Probabilities, as they predict best.", states, self.transition_matrix_),
-            ("emissions", "What each state shows", self._grid_note, names, self._shown),
+            Grid(
+                name=name, title=title, note=note, rows=states, columns=columns, values=tuple(map(tuple, law.tolist()))
+            )
+            for name, title, note, columns, law in (
+                ("transitions", "What follows each state", "Probabilities.", states, self.transition_matrix_),
+                ("emissions", "What each state shows", self._grid_note, names, self._shown),
+            )
         ]
-        for name, title, note, columns, law in grids:
-            values = tuple(map(tuple, law.tolist()))
-            yield Grid(name=name, title=title, note=note, rows=states, columns=columns, values=values)
         if not self._why_no_intervals:
-            yield self.transition_intervals(level, noise_aware=noise_aware)
+            yield replace(self.transition_intervals(level, noise_aware=noise_aware), grid=grids.pop(0))
+        yield from grids
 
     def summary(self) -> str:
         """Return the states in the order of their shares as text, with durations, emissions and transitions."""
@@ -265,7 +267,7 @@ class HiddenMarkovModel(HiddenStates[hidden_markov.HiddenMarkov, HiddenMarkovPos
     model is fitted to them: more starts or iterations use no budget. Use this model to estimate hidden states; for
     prediction, a `MarkovChain` of order 2 is as good. Other parameters are those of `PrivateEstimator`.
 
-    `n_steps` is the number of steps over whole sequences after the windows, which use two fifths of the budget. None
+    `n_steps` is the number of steps over whole sequences after the windows, which use 0.4 of the budget. None
     (default): 4 if there are more than 40 symbols or patterns of bits, or if `n_units` is at least 800,000; otherwise
     0.
 

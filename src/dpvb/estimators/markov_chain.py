@@ -167,15 +167,15 @@ class MarkovChain(ChainModel[markov_chain.MarkovChainModel, markov_chain.Chain])
     def _facts_for_report(self, level: float = 0.95, noise_aware: bool = True) -> Iterator[Figure]:
         """Yield the transition probabilities and the table of `transition_intervals`, with its arguments."""
         names, follows_vv, _ = self.transition_table()
-        yield Grid(
-            name="steps",
+        grid = Grid(
+            name="transitions",
             title="Which symbol follows which",
             note="Probability of the symbol of a column after that of a row.",
             rows=names,
             columns=names,
             values=tuple(map(tuple, follows_vv.tolist())),
         )
-        yield self.transition_intervals(level, noise_aware=noise_aware)
+        yield replace(self.transition_intervals(level, noise_aware=noise_aware), grid=grid)
 
     def summary(self) -> str:
         """Return the symbols in the order of their shares as text, with repetitions and next symbols."""

@@ -70,6 +70,9 @@ def range_of_numbers(n_columns: int) -> tuple[float, float]:
     return -math.log(2) * n_columns, (_ABOVE_UNIFORM - math.log(2)) * n_columns
 
 
+# A public fact of a fit, in its statement.
+_SEVERAL = "a column that separates the sequences of a person"
+
 #: Models of sequences, and among them those of windows.
 Sequential = TypeVar("Sequential", bound=MarkovChainModel | HiddenMarkov | HiddenCells | LinearDynamical)
 Windowed = TypeVar("Windowed", bound=MarkovChainModel | HiddenMarkov | HiddenCells)
@@ -126,6 +129,8 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
             "max_length": f"the first {model.max_length} {content.things} of a sequence",
             "parameters": "the plan and all other parameters",
         }
+        if isinstance(X, Events) and X.sequence is not None:
+            public["sequence"] = _SEVERAL
         return self._planned_task(model, source, model.schedule, public, {"symbols": names})
 
     def _learned(self, task: Task[Sequential], q: Q) -> Any:
@@ -204,6 +209,11 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
 
     def _of_table(self, events: Events) -> Any:
         """Sequences of a public long table."""
+        if events.sequence is None and any(fact.startswith(_SEVERAL) for fact in self.privacy_.public):
+            raise ParameterError(
+                "sequence (--sequence-column) must name the column that separates the sequences of a person, as in "
+                "the fit, got None: the score of joined sequences is another number."
+            )
         return self._sound(of_events(events, self._public_content()))
 
     def _public_content(self) -> Symbols | Points:

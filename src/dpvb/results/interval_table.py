@@ -9,7 +9,7 @@ from typing import NamedTuple
 from scipy.special import ndtri
 
 from dpvb.guards.errors import check_number
-from dpvb.results.figures import Figure, Intervals, Listing, number
+from dpvb.results.figures import Figure, Grid, Intervals, Listing, number
 
 
 class Line(NamedTuple):
@@ -63,6 +63,7 @@ class IntervalTable(Figure):
         title: Title of one plot of all lines. Empty (default): each component has a plot, whose first line is its
             share.
         name: As in `Figure`.
+        grid: Picture of the same estimates before the plots. None (default): there is none.
 
     Examples:
         >>> from dpvb.results.interval_table import IntervalTable, Line
@@ -77,6 +78,7 @@ class IntervalTable(Figure):
     names: tuple[str, str] = ("component", "quantity")
     title: str = ""
     name: str = "components"
+    grid: Grid | None = None
 
     def __iter__(self) -> Iterator[Line]:
         return iter(self.lines)
@@ -88,8 +90,10 @@ class IntervalTable(Figure):
         """Return the lines of one component by name."""
         return {line.name: line for line in self.lines if line.part == part}
 
-    def drawings(self) -> Iterator[Intervals]:
-        """Yield all lines as one plot, or a plot per component with common axes."""
+    def drawings(self) -> Iterator[Grid | Intervals]:
+        """Yield the grid, then all lines as one plot, or a plot per component with common axes."""
+        if self.grid is not None:
+            yield self.grid
         if self.title:
             rows = tuple((f"{line.part} → {line.name}", line.mean, line.low, line.high, "") for line in self.lines)
             yield Intervals(title=self.title, note=self.head.replace("\n", "; "), rows=rows)

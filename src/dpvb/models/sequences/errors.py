@@ -2,7 +2,8 @@
 
 Clipping and nonnegative counts bias a fit. Least squares takes sums as they were released, whose noise has mean 0, and
 finds the parameters whose expected sums are nearest. The bias due to clipping follows from people who are drawn from
-these parameters, and is corrected (equation 4 of docs/theory/hidden-markov.md). `corrected` reaches the same by EM.
+these parameters, and is corrected (equation 4 of docs/theory/hidden-markov.md).
+`corrected` is the fit itself without these biases: intervals are around it, and wider by what least squares would move.
 
 ===================  ==============================================================================
 method               code
@@ -43,7 +44,7 @@ from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.sequences import dynamics
 from dpvb.models.sequences.dynamics import DrawnPeople, WindowSizes, draw_people
 from dpvb.models.sequences.hidden_chain import HiddenChain
-from dpvb.models.sequences.windows import Windows
+from dpvb.models.sequences.windows import Windows, denoised
 
 # Gauss-Newton steps of one descent.
 _STEPS = 12
@@ -58,9 +59,7 @@ _LESS = 0.04
 # Failures of one step after which the iteration ends.
 _TRIES = 10
 # Times that people are drawn and the fit is corrected.
-_DRAWN = 3
-# People to whom the average variance of a window is added.
-_STEADY = 5.0
+_CORRECTED = 6
 # Change of every step below which a correction ends.
 _STILL = 1e-6
 # Lower limit for the probabilities of drawn people.
@@ -390,12 +389,6 @@ def _sampled(laws: ChainLaws, released: ReleasedWindows, rng: np.random.Generato
     return _Sampled(places_nm, weights_nm, alike, kept_w, scale_m, released.noise_m + alike * squares)
 
 
-def _expected(laws: ChainLaws, released: ReleasedWindows, sample: _Sampled) -> Floats:
-    """Means of the released numbers, (M,)."""
-    length = released.sizes.length
-    return np.asarray(sample.scale_m * np.append(laws.windows(released.starts, starts=True), laws.windows(length)))
-
-
 def corrected(
     fit: HiddenChain,
     windows: Windows,
@@ -404,10 +397,7 @@ def corrected(
     step: Callable[[Windows, HiddenChain], HiddenChain],
     rounds: int,
 ) -> HiddenChain:
-    """The chain without bias due to clipping and to nonnegative windows.
-
-    Each iteration of EM estimates the windows before noise and clipping from the released ones and the chain itself:
-    its fixed point without priors is that of least squares with the weights 1/v.
+    """The chain without bias due to clipping, from windows that are denoised around its own predictions.
 
     Args:
         fit: chain to begin with.
@@ -417,24 +407,22 @@ def corrected(
         step: one iteration of EM or variational Bayes.
         rounds: largest number of iterations for each draw of people.
     """
-    shape, starts, rng = windows.pooled.shape, len(windows.pooled) ** released.starts, np.random.default_rng(0)
-    for _ in range(_DRAWN):
-        sample = _sampled(laws_of(fit), released, rng)
-        # Variances grow with the means, as of counts: what is nearly impossible stays so, whatever its noise.
-        added_m, steady = sample.variance_m - released.noise_m, _STEADY * sample.alike / len(sample.place_nm)
-        per_mean_m = (added_m + steady) / (_expected(laws_of(fit), released, sample) + steady)
+    v, starts, rng = released.sizes.n_symbols, released.starts, np.random.default_rng(0)
+    start_vw, num_starts = windows.start_vw.copy(), v**starts
+    ends = slice(0, v) if starts == 2 else slice(-1, None)
+    for _ in range(_CORRECTED):
+        laws = laws_of(fit)
+        sample = _sampled(laws, released, rng)
+        mean_m = sample.scale_m * np.append(laws.windows(starts, starts=True), laws.windows(windows.pooled.ndim))
+        parts = slice(0, num_starts), slice(num_starts, None)
+        first, pooled = (
+            denoised(mean_m[part].reshape(-1, v), released.number_m[part].reshape(-1, v), math.sqrt(noise))
+            for part, noise in zip(parts, released.noise_m[[0, -1]], strict=True)
+        )
+        start_vw[:, ends] = first.reshape(v, -1)
+        now = Windows(start_vw, (pooled.ravel() / sample.kept_w).reshape(windows.pooled.shape))
         for _ in range(rounds):
-            mean_m = _expected(laws_of(fit), released, sample)
-            own_m = np.maximum(per_mean_m * mean_m, 1e-290)
-            gain_m = own_m / (own_m + released.noise_m)
-            number_m = np.maximum(mean_m + gain_m * (released.number_m - mean_m), 0.0)
-            start_vw = windows.start_vw.copy()
-            if released.starts == 1:
-                start_vw[:, -1] = number_m[:starts]
-            else:
-                start_vw[:, :-1] = number_m[:starts].reshape(len(start_vw), -1)
-            before, pooled = fit.laws(expected=False).step_kk, (number_m[starts:] / sample.kept_w).reshape(shape)
-            fit = step(Windows(start_vw, pooled), fit)
+            before, fit = fit.laws(expected=False).step_kk, step(now, fit)
             if np.abs(fit.laws(expected=False).step_kk - before).max() < _STILL:
                 break
     return fit

@@ -81,7 +81,7 @@ _ROUNDS = 100
 # Further iterations from the best start if K < V; for K ≥ V early stopping predicts better.
 _MOST_ROUNDS = 2000
 # Iterations for each draw of people in the correction of the bias, if K < V, and otherwise.
-_CORRECTED_ROUNDS, _CORRECTED_FEW = 1000, 30
+_CORRECTED_ROUNDS, _CORRECTED_FEW = 500, 10
 # Prior counts of every parameter of the distributions.
 _PRIOR = 1.0
 # In a step, the T positions of a person have the total weight √T.
