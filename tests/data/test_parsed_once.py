@@ -170,7 +170,10 @@ def open_files(folder: Path) -> list[str]:
 
 @pytest.mark.guarantees("streams")
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not report open files")
-def test_the_file_has_no_name_and_goes_with_the_data(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o700, 0o777])
+def test_the_file_has_no_name_and_goes_with_the_data(mode: int, tmp_path: Path) -> None:
+    """Even in a folder that others can write to."""
+    (tmp_path / "scratch").chmod(mode)
     source = Table(csv(tmp_path), SCHEMA, stream=True).design()
     units_of(source)
     assert len(open_files(tmp_path / "scratch")) == 1
