@@ -265,8 +265,8 @@ def test_the_accuracy_of_forecasts_is_that_of_the_results() -> None:
     own, others = re.findall(r"cells within a factor 1\.5 \((\d+)%\)", results)
     [real] = re.findall(r"Real tables alone: (\d+ of \d+) cells", results)
     page = (ROOT / "docs" / "how-to" / "before-the-charge.md").read_text()
-    assert re.findall(r"(\d+) %\s(?:of cells )?on (?:the tables|others)", page) == [own, others]
-    assert re.findall(r"On real\s+tables it is (\d+ of \d+) cells", page) == [real]
+    assert re.findall(r"(\d+) %\s(?:of cells )?on (?:the tuning tables|others)", page) == [own, others]
+    assert re.findall(r"On real\s+tables: (\d+ of \d+) cells", page) == [real]
     limits = page.split("\n### Limitations of the expected accuracy\n")[1].split("\n## ")[0]
     assert missing(re.sub(r"`[^`]*`", "", limits), results) == []
 

@@ -21,7 +21,7 @@ from dpvb.core.forms import grouped, is_gram, nonnegative, touched
 from dpvb.core.plan import Release
 from dpvb.core.sampling import Draw, Listed, Words
 from dpvb.core.source import LARGEST_BATCH, ChunkOfUnits, CutRows, RowsOfPersons, is_shipped, num_rows, pieces
-from dpvb.guards.arrays import Batch, Bools, Ints
+from dpvb.guards.arrays import Batch, Bools, Floats, Ints
 
 # Norms are clipped to this share of the bound, so that rounding a product cannot reach past the bound itself.
 _MARGIN = 1.0 - 2.0**-20
@@ -60,6 +60,11 @@ class Work(Generic[Batch]):
     def _model(self) -> object:
         """The model of which the query is a method; None: the query is not recognised as one."""
         return getattr(getattr(self.query, "func", self.query), "__self__", None)
+
+    def lengths(self, rows: Any) -> Floats:
+        """Norms of the contributions of rows by themselves, (blocks, rows), relative to the bounds."""
+        answer, asked = self.query(rows), self.release.asked.items()
+        return np.array([answer[name].of_block(block, len(rows)).norms() / block.bound for name, block in asked])
 
     def draw(self, source: Any, count: Callable[[], int]) -> Draw:
         """Draw the batch of a source: unit n of the data is drawn by word n, wherever the source has it."""

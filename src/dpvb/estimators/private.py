@@ -255,16 +255,10 @@ def _ask_together(task: Task, q: object, release: Release, two: ChunkOfUnits[Any
         ParameterError: if no unit is included, if one changes the statistics of the other, or if a row that is NaN
             throughout, as invalid rows are, is included.
     """
-    query = loop.query(task.model, q, release)
-
-    def norms(rows: Any) -> Floats:
-        """Norms of the contributions of rows, (blocks, rows), relative to the bounds."""
-        answer, length = query(rows), len(rows)
-        return np.array([answer[name].of_block(b, length).norms() / b.bound for name, b in release.asked.items()])
-
+    work = Work(loop.query(task.model, q, release), release, grids_of(release, None), _words)
     with said("e_step on two synthetic rows"):
-        together = norms(two.rows)
-        apart = np.hstack([norms(two.select(np.arange(2) == unit).rows) for unit in range(2)])
+        together = work.lengths(two.rows)
+        apart = np.hstack([work.lengths(two.select(np.arange(2) == unit).rows) for unit in range(2)])
     fault = ""
     if not np.isfinite(together).all(axis=0).any():
         fault = "e_step returned NaN or infinity for each of two synthetic rows, so that no row would be included"
@@ -280,7 +274,7 @@ def _ask_together(task: Task, q: object, release: Release, two: ChunkOfUnits[Any
         invalid = np.full_like(invalid, np.nan)
     if not fault and invalid is not two.rows:
         with suppress(Exception), silence():  # A model that fails for a row leaves it out.
-            size = norms(invalid)
+            size = work.lengths(invalid)
             if (np.isfinite(size).all(axis=0) & (size > 0).any(axis=0)).any():
                 fault = (
                     "e_step returned numbers for a row that is NaN throughout, as invalid rows are. Return NaN for it, "

@@ -67,7 +67,7 @@ INTEGER_FLOOR = 2.0**-30  # convention: least eigenvalue without noise, over row
 
 # --- the curvature at the mean, and its errors ------------------------------------------------------------------------
 LAST_EDGE = 0.1  # kept: edge of its noise, over a usual direction, that the slope of long rows may have; 0.5 is longer
-LAST_NORM = 4.0  # convention: norm up to which they may
+LAST_NORM = RARE_STD  # convention: norm up to which they may; longer rows are rare
 LAST_FLOOR = 0.2  # kept: floor of its eigenvalues: this fraction of the least guessed one, at most one std; none 7 LL
 GUESS_STD = 0.35  # convention: std of the log of a curvature over its guess, and the upper end where noise hid that
 GUESS_LOW = -6.0  # kept: lower end of that log where noise may have hidden the guess; half loses 3 C
