@@ -203,6 +203,8 @@ def test_random_generators_stay_in_their_places() -> None:
         "federated/simulation.py": {"np.random.default_rng", "np.random"},
         "federated/transport.py": {"np.random.Generator", "np.random"},
         "results/metrics.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
+        # A fixed public seed: a released table gives one estimate.
+        "models/sequences/errors.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
     }
     start = {"np.random.Generator", "np.random"}  # what a model's `init` is given
     usual = {

@@ -43,8 +43,7 @@ from scipy.special import ndtr
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.sequences import dynamics
 from dpvb.models.sequences.dynamics import DrawnPeople, WindowSizes, draw_people
-from dpvb.models.sequences.hidden_chain import HiddenChain
-from dpvb.models.sequences.windows import Windows, denoised
+from dpvb.models.sequences.windows import ChainT, Windows, denoised
 
 # Gauss-Newton steps of one descent.
 _STEPS = 12
@@ -60,7 +59,7 @@ _LESS = 0.04
 _TRIES = 10
 # Times that people are drawn and the fit is corrected.
 _CORRECTED = 6
-# Change of every step below which a correction ends.
+# convention: change of every step below which a correction ends.
 _STILL = 1e-6
 # Lower limit for the probabilities of drawn people.
 _LEAST_DRAWN = 1e-4
@@ -153,8 +152,7 @@ class CellTable(NamedTuple):
     @property
     def law_kv(self) -> Floats:
         """Probabilities of the cells in every state."""
-        std_kd1 = np.exp(np.maximum(self.log_kd, _NARROW) / 2)[:, :, None]
-        return _product(np.diff(ndtr((self.end_g - self.mean_kd[:, :, None]) / std_kd1), axis=2))
+        return self.at(np.zeros(self.size))[0].T
 
     def at(self, x_e: Floats) -> tuple[Floats, Floats]:
         """As `FreeTable.at`: products over the columns; the parameters are the means, then the log variances."""
@@ -390,13 +388,13 @@ def _sampled(laws: ChainLaws, released: ReleasedWindows, rng: np.random.Generato
 
 
 def corrected(
-    fit: HiddenChain,
+    fit: ChainT,
     windows: Windows,
     released: ReleasedWindows,
-    laws_of: Callable[[HiddenChain], ChainLaws],
-    step: Callable[[Windows, HiddenChain], HiddenChain],
+    laws_of: Callable[[ChainT], ChainLaws],
+    step: Callable[[Windows, ChainT], ChainT],
     rounds: int,
-) -> HiddenChain:
+) -> ChainT:
     """The chain without bias due to clipping, from windows that are denoised around its own predictions.
 
     Args:

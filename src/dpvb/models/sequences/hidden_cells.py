@@ -37,7 +37,6 @@ from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegatives, Positives
 from dpvb.guards.errors import ParameterError, check_integer
 from dpvb.models.sequences import passes
-from dpvb.models.sequences.dynamics import WindowSizes
 from dpvb.models.sequences.emissions import GaussianEmissions, Shown
 from dpvb.models.sequences.errors import CellTable, ChainLaws, ReleasedWindows, corrected, step_errors
 from dpvb.models.sequences.hidden_chain import HiddenChain, Laws
@@ -305,9 +304,10 @@ class HiddenCells(HiddenWindowModel, Model[HiddenCellsPosterior, NumberRows]):
         return ChainLaws(*chain.laws(expected=False), table)
 
     def _released(self, q: HiddenCellsPosterior, clipped: float) -> ReleasedWindows:
-        sizes = WindowSizes(self.n_symbols, self.length, self.power, self.bound)
         std_b, units = (float(q.noise_b[0]), float(q.noise_b[1])), float(q.starts_v.sum())
-        return ReleasedWindows.of((q.starts_v, q.pairs_vv), std_b, units, sizes, self.max_length, clipped)
+        return ReleasedWindows.of(
+            (q.starts_v, q.pairs_vv), std_b, units, self.sizes(self.n_symbols), self.max_length, clipped
+        )
 
     def step_errors(
         self, q: HiddenCellsPosterior, rng: np.random.Generator, clipped: float, *, noise_aware: bool = True

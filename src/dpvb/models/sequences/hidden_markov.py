@@ -41,7 +41,6 @@ from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer
 from dpvb.models.sequences import passes
-from dpvb.models.sequences.dynamics import WindowSizes
 from dpvb.models.sequences.emissions import (
     BernoulliEmissions,
     CategoricalEmissions,
@@ -62,7 +61,6 @@ from dpvb.models.sequences.windows import (
     denoised_pairs,
     denoised_totals,
     denoised_triples,
-    share_clipped,
     start_from_chain,
     start_tilts,
 )
@@ -318,7 +316,8 @@ class HiddenMarkov(HiddenWindowModel, Model[HiddenMarkovPosterior, SequenceRows 
         q = HiddenMarkovPosterior(best, q.tilt_rkw, start_ww, pooled, start_std, pooled_std)
         if self.length < 3:
             return q
-        released, step = self._released(q, share_clipped(s)), partial(self.stepped, value_v=value_v)
+        clipped = 0.0 if s.counts is None else s.counts.share_clipped
+        released, step = self._released(q, clipped), partial(self.stepped, value_v=value_v)
         rounds = _CORRECTED_ROUNDS if few else _CORRECTED_FEW
         return replace(q, chain=corrected(best, windows, released, self._laws, step, rounds))
 
@@ -357,8 +356,8 @@ class HiddenMarkov(HiddenWindowModel, Model[HiddenMarkovPosterior, SequenceRows 
 
     def _released(self, q: HiddenMarkovPosterior, clipped: float) -> ReleasedWindows:
         v, std_b = self.n_symbols, (q.start_std, q.pooled_std)
-        sizes, units = WindowSizes(v, self.length, self.power, self.bound), float(q.start_ww[:v].sum())
-        return ReleasedWindows.of((q.start_ww[:v, :v], q.pooled), std_b, units, sizes, self.max_length, clipped)
+        tables, units = (q.start_ww[:v, :v], q.pooled), float(q.start_ww[:v].sum())
+        return ReleasedWindows.of(tables, std_b, units, self.sizes(self.n_symbols), self.max_length, clipped)
 
     def step_errors(
         self, q: HiddenMarkovPosterior, rng: np.random.Generator, clipped: float, *, noise_aware: bool = True

@@ -50,7 +50,7 @@ from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Nonnegatives, Positives
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.models.sequences import dynamics
-from dpvb.models.sequences.dynamics import DrawnPeople, WindowSizes, draw_people
+from dpvb.models.sequences.dynamics import DrawnPeople, draw_people
 from dpvb.models.sequences.windows import (
     WindowCounts,
     WindowModel,
@@ -243,8 +243,7 @@ class MarkovChainModel(WindowModel, Model[Chain, SequenceRows]):
         def people(number: int, length: int) -> Ints:
             return dynamics.drawn(self.initial(q), laws, number, length, rng)
 
-        sizes = WindowSizes(self.n_symbols, self.length, self.power, self.bound)
-        return draw_people(people, sizes, self.max_length, weight, rng, clipped)
+        return draw_people(people, self.sizes(self.n_symbols), self.max_length, weight, rng, clipped)
 
     def _mixed(self, counts: Floats, lower: Floats) -> Floats:
         """Conditional probabilities from counts and a chain of lower order, which has so much weight."""

@@ -30,12 +30,12 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from dpvb.core.blocks import Block, Grid, check_shape
-from dpvb.core.estimate import Estimate
 from dpvb.core.model import ESTIMATES, PosteriorOrMAP
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.models import empirical_bayes
 from dpvb.models.sequences import passes_numba as kernel
+from dpvb.models.sequences.dynamics import WindowSizes
 from dpvb.models.sequences.emissions import CategoricalEmissions, Values, likelihoods
 from dpvb.models.sequences.hidden_chain import HiddenChain, StateChain, Sums
 from dpvb.rows import SequenceRows
@@ -120,11 +120,6 @@ class WindowCounts:
         return self.rows.indptr, self.rows.code, order, first, self.k, self.width, self.longest, self.power
 
 
-def share_clipped(s: Estimate) -> float:
-    """Share of units that were clipped, from the released numbers; 0 if it is not distinguishable from 0."""
-    return 0.0 if s.counts is None else s.counts.share_clipped
-
-
 def denoised_totals(x_v: Floats, sd: float) -> Floats:
     """Positive numbers (V,) from noisy nonnegative ones of noise std sd."""
     share_v = empirical_bayes.background(x_v, sd)
@@ -192,6 +187,10 @@ class WindowModel(ABC):
     @abstractmethod
     def length(self) -> int:
         """Number of points of a window."""
+
+    def sizes(self, n_symbols: int) -> WindowSizes:
+        """How windows of so many symbols are counted."""
+        return WindowSizes(n_symbols, self.length, self.power, self.bound)
 
     @property
     def bound(self) -> float:
