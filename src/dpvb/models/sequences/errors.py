@@ -57,7 +57,7 @@ _MORE = 10.0
 _LESS = 0.04
 # Failures of one step after which the iteration ends.
 _TRIES = 10
-# Times that people are drawn and the fit is corrected.
+# convention: most times that people are drawn and the fit is corrected; `_STILL` ends most corrections earlier.
 _CORRECTED = 6
 # convention: change of every step below which a correction ends.
 _STILL = 1e-6

@@ -78,7 +78,7 @@ _STARTS, _WINDOWS = 0.3, 0.95
 _ROUNDS = 100
 # Further iterations from the best start if K < V; for K ≥ V early stopping predicts better.
 _MOST_ROUNDS = 2000
-# Iterations for each draw of people in the correction of the bias, if K < V, and otherwise.
+# convention: most iterations for each draw of people in the correction of the bias, if K < V, and otherwise.
 _CORRECTED_ROUNDS, _CORRECTED_FEW = 500, 10
 # Prior counts of every parameter of the distributions.
 _PRIOR = 1.0
