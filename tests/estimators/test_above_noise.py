@@ -92,7 +92,7 @@ def test_words_drawn_alike_make_no_topics(fixed_noise: int) -> None:
     with pytest.warns(LostInNoiseWarning, match="topics above the noise, of 5: [01] was found"):
         fitted = model(5, random_state=fixed_noise).fit(documents(1, fixed_noise))
     assert fitted.topics_above_noise_ <= 1
-    with pytest.warns(LostInNoiseWarning, match="do not show topics"):
+    with pytest.warns(LostInNoiseWarning, match="no better than word frequencies"):
         compared = model(5, random_state=fixed_noise, n_steps=20).fit(documents(1, fixed_noise))
     assert compared.topics_above_noise_ == 0
 

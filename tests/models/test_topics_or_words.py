@@ -396,7 +396,7 @@ def test_documents_without_topics_become_one_topic_in_all_seeds(monkeypatch: pyt
         noise = InsecureNoise(seed)
         monkeypatch.setattr("dpvb.core.wall.SecureNoise", lambda noise=noise: noise)
         matrix = documents(np.random.default_rng(100 + seed), 1_000, topics=False)
-        with pytest.warns(LostInNoiseWarning, match="do not show topics"):
+        with pytest.warns(LostInNoiseWarning, match="no better than word frequencies"):
             model = fitted(matrix, epsilon=1.0, random_state=seed)
         assert model.components_.shape == (1, TERMS)
         assert model.gain_ is not None

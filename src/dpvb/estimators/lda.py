@@ -615,8 +615,12 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         if self.gain_ is None:
             return ()
         if self._q.is_one:
-            said = f"at epsilon = {self.epsilon:g}: the model is their word frequencies"
-            return (f"These {self.privacy_.unit}s do not show topics {said}.",)
+            asked = "topics" if self.n_components == "auto" else f"{self.n_components} topics"
+            return (
+                f"At epsilon = {self.epsilon:g}, {asked} predict these {self.privacy_.unit}s no better than word "
+                "frequencies do: the model is their word frequencies. Fewer topics, or a larger epsilon, may predict "
+                "better.",
+            )
         better = 100.0 * -math.expm1(-self.gain_)
         return (f"{len(self.components_)} topics predict {max(better, 0.0):.2g} % better than one.",)
 

@@ -93,7 +93,7 @@ _FILLED = {
 _METHODS = {"step": "m_step", "last": "finished"}
 
 
-_BEFORE, _AFTER = "model must pass a tryout before anything is spent", "model must give what its fit is asked for"
+_BEFORE, _AFTER = "model must pass the smoke test before anything is spent", "model must give what its fit is asked for"
 
 
 @contextmanager
