@@ -74,14 +74,14 @@ class Case:
     """A model, a way to draw records for it, and the records that strain it most; all of them synthetic, not private.
 
     Attributes:
-        name: in words.
+        name: Name of the case, in words.
         model: see `core.model.Model`.
         source: makes a source of private data from a matrix of one record a row, and the person of each row or None.
-        records: draws so many ordinary records, (n, columns).
+        records: Draws n ordinary records, (n, columns).
         hostile: records at the bound and beyond, in many directions, (n, columns).
         clipping: "block" or "joint"; see `mechanism.Release`.
         phase: the one release that is looked at, of a model that answers one phase at a time; None: all blocks.
-        begin: q from a seed, if not the model's own start; one where statistics are large, and which data could give.
+        begin: q from a seed, if not the model's own start; a q with large statistics that data could give.
         responses: number of columns before the features.
         wide: a larger model of the same kind, each of whose hostile records is a canary of the one-run audit; None:
             the case itself.

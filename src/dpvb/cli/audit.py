@@ -71,7 +71,7 @@ def audit(
     names, workers = NAMES if model_class is None else (model_class,), min(4, os.cpu_count() or 1)
     number = 1 if isinstance(case, Case) else sum(len(forms(name)) if full else 1 for name in names)
     minutes = math.ceil(_EACH * number / min(workers, number) / 60)
-    remark(f"audit of {', '.join(names)}: expect about {minutes} min on a quiet machine; each check is told when done.")
+    remark(f"audit of {', '.join(names)}: about {minutes} min on an idle machine; each check is printed as it ends.")
     shown = ""
 
     def tell(check: Check) -> None:

@@ -45,7 +45,7 @@ def transform(
     overwrite: options.Overwrite = False,
     **given: Any,
 ) -> None:
-    """Write the topic proportions of each document, one row a document.
+    """Write the topic proportions of each document, one row per document.
 
     Rows are in file order. For a folder, rows are sorted by file name, and the column
     `document` holds these names. A .csv file has a column for each topic, a .npz file the array `proportions`.
@@ -74,7 +74,7 @@ def transform(
             np.savez_compressed(file, proportions=proportions, **named)
         else:
             _write_csv(file, names, proportions)
-    remark(f"{out}: one row a document. Keep it as private as the documents; it carries no guarantee.")
+    remark(f"{out}: one row per document. Keep it private: no guarantee covers it.")
 
 
 def _write_csv(file: IO[bytes], names: list[str] | None, proportions: Floats) -> None:
@@ -94,18 +94,18 @@ def evaluate(
     model: options.Model,
     data: Annotated[Path, typer.Argument(help="Public data in a form that the model was fitted to.")],
     public: options.Public = False,
-    words: Annotated[int, options.data("Topics: top words that coherence looks at.")] = 10,
+    words: Annotated[int, options.data("Topics: top words used by coherence.")] = 10,
     as_json: options.Json = False,
     **given: Any,
 ) -> None:
     """Measure a model on public held-out data.
 
     Topics: perplexity (lower is better) by its bound and by completion, one half of each document's words given the
-    other; coherence (NPMI, from -1 to 1) says how often a topic's top words meet in these documents. Regressions: AUC,
+    other; coherence (NPMI, from -1 to 1): co-occurrence of a topic's top words in these documents. Regressions: AUC,
     log-likelihood, accuracy and calibration of probabilities; deviance of counts. Belief networks: share of entries
     that are reconstructed, and the bound on the log-likelihood. Factor models: log-likelihood. Models of sequences:
     log-likelihood of a symbol or a point, and perplexity of symbols. The data are treated as public: a measurement of
-    private ones would be a leak, even through the choice that depends on it.
+    private data would disclose them, even through choices that depend on the result.
 
         dpvb evaluate notes.dpvb public_notes.csv --public
 

@@ -317,7 +317,7 @@ class _Talk:
                 remark("The server's offer is accepted: it matches the files of this client.")
             case messages.Farewell():
                 self.ended = True
-                remark(f"The run is over: {getattr(_message(data), 'reason', '')}.")
+                remark(f"The run has ended: {getattr(_message(data), 'reason', '')}.")
             case messages.Refusal(reason=reason):
                 match _message(data):
                     case messages.Offer():

@@ -239,7 +239,7 @@ def images(
 
 def sequences(
     data: options.TableFile,
-    group_column: Annotated[str | None, options.data("Column of the person ID. Not given: person.")] = None,
+    group_column: Annotated[str | None, options.data("Column of the person ID. Default: person.")] = None,
     symbol_column: Annotated[str, options.data("Column of the symbol.")] = "symbol",
     columns: str | Sequence[str] | None = None,
     time_column: Annotated[

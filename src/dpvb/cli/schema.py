@@ -195,7 +195,10 @@ def _print_stub(
             "need."
         )
     if facts["target"]["name"] is None:
-        remark("Name the target and its kind, or write null in the target's place.")
+        remark(
+            "Name the target, its kind and any exposure, or write null in its place. Name the column of the person ID in "
+            "group."
+        )
     if facts["target"]["kind"] is None:
         remark(
             'Fill in the kind of the target, and what it may be: "logistic" with "classes": [no, yes]; "poisson" or '

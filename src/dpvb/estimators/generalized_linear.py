@@ -410,7 +410,7 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
         Args:
             X: Rows.
             trials: Number of trials of each row, or one number for all. Default: 1.
-            level: Smallest probability inside the interval, in (0, 1). Default: 0.95.
+            level: Probability inside the interval, at least, in (0, 1). Default: 0.95.
             offset: Offset of each row, or one number for all. None (default): 0.
         """
         return binomial_interval(*self._psi(X, table=True, offset=offset), trials, tail(level))
@@ -478,7 +478,7 @@ class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ig
 
         Args:
             X, exposure, offset: As in `predict`.
-            level: Smallest probability inside the interval, in (0, 1). Default: 0.95.
+            level: Probability inside the interval, at least, in (0, 1). Default: 0.95.
         """
         psi = self._psi(X, table=True, exposure=exposure, offset=offset)
         return self._fitted_likelihood.count_interval(*psi, tail(level))

@@ -589,12 +589,12 @@ class LDA(TransformingEstimator[LDAModel, Topics]):
         yield Bars(
             name="topics",
             title="One topic: word frequencies" if self._q.is_one else f"{len(order)} topics",
-            note="Bars are probabilities of a topic's most probable words."
-            + ("" if clear is None else f" {clear.sum()} of the topics stand above the noise."),
+            note="The most probable words of each topic."
+            + ("" if clear is None else f" {clear.sum()} of the topics differ from the background by more than noise."),
             groups=tuple(
                 (
                     f"Topic {k}",
-                    "" if clear is None or clear[k] else "no more than noise",
+                    "" if clear is None or clear[k] else "within noise",
                     tuple((names[v], float(probability_kv[k, v])) for v in row),
                 )
                 for k, row in enumerate(order)

@@ -210,8 +210,8 @@ def _fit(
             keep(model, q)
         if (place := domains.outside(q)) is not None:
             return fault or ParameterError(
-                f"{_BEFORE}: {method} returned a q with which no fit goes on, for sums of synthetic rows with and "
-                f"without noise: {place}. Bound sums from below, for example np.maximum(s.project(name), "
+                f"{_BEFORE}: {method} returned an invalid q, for sums of synthetic rows with and without "
+                f"noise: {place}. Bound sums from below, for example np.maximum(s.project(name), "
                 "3 * s.noise_std(name)). Nothing was charged."
             )
     show(model, q)

@@ -693,12 +693,15 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
         parts = [(empty, empty, empty, empty, empty)]
         design = self._private(X, y, trials, None, self._columns.max_row_norm, beside)
         check_width(design.width - (self._columns.constant > 0), self._columns.width, type(self).__name__)
+        start = 0
         for chunk in design.chunks():
             rows: Any = chunk.rows
-            if np.isnan(rows.y_n).any():
+            if (invalid := np.flatnonzero(np.isnan(rows.y_n))).size:
                 raise DataFormatError(
-                    "public rows must not hold NaN, infinity, or a response outside the declared ones."
+                    f"row {start + int(invalid[0])} of the public rows, counted from 0, has a missing or infinite number, "
+                    "or a response outside the declared ones. Leave such rows out."
                 )
+            start += len(rows.y_n)
             mean_n, variance_n = self._moments(rows.matrix(d), self._weights)
             offset_n = np.zeros(len(mean_n)) if rows.offset_n is None else rows.offset_n
             parts.append((mean_n + offset_n, variance_n, rows.y_n, rows.trials_n, offset_n))

@@ -204,7 +204,7 @@ class SequenceModel(PrivateEstimator[Sequential, Q]):
         if isinstance(X, Events):
             raise DataFormatError("X must be sequences, as a list or with lengths: events have no order of persons.")
         if lengths is None and isinstance(X, (list, tuple)) and any(map(np.isscalar, X)):
-            raise DataFormatError("X must hold sequences, got single cells: give [X], or lengths.")
+            raise DataFormatError("X must be sequences, got single symbols: pass [X], or lengths.")
         return self._sound(self._public_content().rows(X, lengths))
 
     def _of_table(self, events: Events) -> Any:

@@ -192,8 +192,8 @@ class Trust:
             f"all parties, including the server, which gets only sums over at least {self.least} of "
             f"{self.num_clients} clients: each adds a part of the noise, std 1/sqrt({self._honest}) of the whole, and "
             f"their masks cancel only in the sum. {missing.capitalize()} of the clients may be missing, whichever they "
-            f"are; and, besides, {turned} may work against the others: tell the server their keys, add no noise, or "
-            "use what they know of their own."
+            f"are, and {turned} of the others may collude: reveal their keys, add no noise, or use what they know of "
+            "their own."
         )
 
     @property

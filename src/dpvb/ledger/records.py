@@ -270,7 +270,7 @@ def way_out(largest: float, noise_scale: float) -> str:
     if not math.isfinite(noise_scale):
         return "No plan of this shape fits, even with more noise."
     return (
-        f"The largest plan of this shape that fits has epsilon = {rounded_down(largest)} by itself: "
+        f"The largest such plan that fits has epsilon = {rounded_down(largest)} by itself: "
         f"{noise_scale:.4g} times the noise."
     )
 

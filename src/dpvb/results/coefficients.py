@@ -514,7 +514,7 @@ class CoefficientTable(Figure, Sequence[Coefficient]):
     @property
     def _below(self) -> list[str]:
         """Lines below the rows."""
-        parts = ["contraction: 1 - posterior variance / prior variance."]
+        parts = ["contraction: 1 - posterior variance / prior variance, at least 0."]
         parts += [text for note, text in _NOTES.items() if any(row.note == note for row in self)]
         if self.centre_r.any():
             at = ", ".join(

@@ -407,8 +407,7 @@ class PrivacyStatement:
                 "Guarantee": f"{self.brief}.",
                 "Meaning": "The data are public." if self.published else meaning,
                 "Computed from": f"{released} noisy sum{'s' * (released != 1)} and public facts only.{counted}",
-                "Result": " ".join(self.remarks)
-                or "Intervals and measures include the privacy noise; see the guide of the model.",
+                "Result": " ".join(self.remarks) or "Intervals and measures include the privacy noise.",
                 **({"Holds against": self.against} if self.against else {}),
                 "Ledger": ("See each client's own statement." if self.against else "None.")
                 + " Losses of other fits to these data add to this one."

@@ -35,7 +35,7 @@ from dpvb.rows import CountRows
 
 
 class BagOfWords(Held):
-    """Word counts held in memory, one row a document; the rows are cleaned and copied once.
+    """Word counts held in memory, one row per document; the rows are cleaned and copied once.
 
     With `group`, the rows of one person are brought together (a stable sort) and the person is the privacy
     unit. Rows whose person is not known (see `spelling.identity`) are left out.

@@ -158,7 +158,7 @@ class Ranged(ABC):
         return 1 / (high_k - low_k), low_k
 
     def numbers(self, cells: Cells) -> Floats:
-        """The numbers that cells are, NaN for what is none, (n,)."""
+        """Cells as numbers, NaN where invalid, (n,)."""
         return as_numbers(cells)
 
     def cells(self, number_n: Floats) -> NDArray[Any]:
@@ -181,7 +181,7 @@ class Ranged(ABC):
         return self.cells(np.clip(number_n, *self.range))
 
     def encode(self, cells: Cells, missing_values: frozenset[str]) -> Encoded:
-        """The features, NaN in a faulty row; rows cut to the range, or filled in."""
+        """The features: clipped to the range, with missing values replaced, NaN in an ignored row."""
         value_n, (low_k, high_k) = self.numbers(cells), self.ends
         with np.errstate(all="ignore"):
             cut_n = np.clip(value_n, *self.range) != value_n
@@ -201,8 +201,8 @@ class Numeric(Ranged):
         name: the column's.
         low, high: public range; values outside are clipped to it.
         transform: None, "log1p" or "asinh", applied after clipping and before scaling to [0, 1].
-        missing: the value that stands for a missing one (no number, or no text of a number); None: such a row is
-            faulty and adds nothing. An infinity is always faulty.
+        missing: Replacement for a missing or invalid number. None: such a row is ignored. A row with an infinite
+            value is always ignored.
 
     Raises:
         ParameterError: a missing bound, or a field outside its range.
@@ -332,7 +332,7 @@ class Spline(Ranged):
         knots: three or more public numbers in increasing order, inside the range.
         low, high: public range; values outside are clipped to it.
         reference: the knot at which the curve is 0; None: the middle one.
-        missing: the value that stands for a missing one; None: such a row is faulty. An infinity is always faulty.
+        missing: Replacement for a missing value. None: such a row is ignored. Infinities are never replaced.
 
     Raises:
         ParameterError: a missing bound, or a field outside its range.

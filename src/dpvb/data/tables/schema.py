@@ -192,7 +192,7 @@ class Schema:
 
     @cached_property
     def terms(self) -> tuple[Column | Product, ...]:
-        """The columns with the interactions worked out, in the order of the features."""
+        """Columns and expanded interactions, in the order of the features."""
         by_name = {column.name: column for column in self.own_columns}
         return tuple(
             Product(by_name[one.first], by_name[one.second]) if isinstance(one, Interaction) else one
@@ -238,7 +238,7 @@ class Schema:
     def max_row_norm(self) -> float:
         """R, by which rows are divided: R² = 1 for the intercept + mean + 2 standard deviations of ‖x‖².
 
-        Each column has its public guess (`square`) and they are taken for independent, so that few rows are longer than
+        Columns are assumed independent, each with the public value `square`, so that few rows are longer than
         R; those are scaled back to it.
         """
         if self.scale is not None:
@@ -271,7 +271,7 @@ class Schema:
         return names if self.group is None else [*names, self.group]
 
     def decoded(self, feature_nd: Floats) -> dict[str, NDArray[Any]]:
-        """Cells by column name, of rows of features; interactions say nothing that their columns do not."""
+        """Cells by column name, of rows of features; interactions add no information."""
         return {
             one.name: one.decode(feature_nd[:, self.places[one.name] :][:, : one.width]) for one in self.own_columns
         }
@@ -316,7 +316,7 @@ class Schema:
         """Read what `to_json` wrote; fields that have a default may be left out.
 
         Raises:
-            DataFormatError: no JSON object of a schema, an unknown field or kind, or a newer version.
+            DataFormatError: not a schema in JSON, an unknown field or kind, or a newer version.
             ParameterError: a column without bounds, or another field outside its range.
         """
         try:

@@ -327,8 +327,8 @@ class Table:
             names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
             differing = "; ".join(f"{name} {theirs.get(name)!r} and {ours.get(name)!r}" for name in names)
             raise ParameterError(
-                f"The schema's target and the model's parameters must agree, but differ in {differing}. Change one of "
-                "them. Nothing was charged."
+                f"The schema's target and the model's parameters must agree, but differ in {differing}: give "
+                "the parameter the value of the schema. Nothing was charged."
             )
         return replace(target.response, classes=tuple(range(len(target.classes))))
 
@@ -408,7 +408,9 @@ def _check_target(schema: Schema, reader: _ColumnReader) -> None:
     """Raise DataFormatError where the data lack the target of their schema."""
     _, needed = _needed(schema)
     if not set(needed) <= set(reader.names):
-        raise DataFormatError(f"The data lack {' and '.join(map(repr, needed))}, the target of the schema; or give y.")
+        raise DataFormatError(
+            f"The data lack {' and '.join(map(repr, needed))}, the target of the schema. Add these columns, or pass y."
+        )
 
 
 def _design(path: Path, schema: Schema, own: Mapping[str, Any], options: Mapping[str, Any]) -> AnyDesign:

@@ -258,7 +258,7 @@ class FixedCurvature:
         return Schedule(noise, {"first": first, "second": second, "last": last})
 
     def at(self, point_d: Floats) -> FixedCurvature:
-        """Return it with another start, before the curvature is released."""
+        """Return a copy with another start, before the curvature is released."""
         return replace(self, point_d=point_d)
 
     def with_curvature(self, curvature_dd: Floats, noise_std: float) -> FixedCurvature:
@@ -266,14 +266,14 @@ class FixedCurvature:
 
         Args:
             curvature_dd: noisy sum over all data of g gᵀ, or another estimate of A, (d, d).
-            noise_std: noise of an entry of its diagonal, as `Estimate.noise_std` says it.
+            noise_std: noise of an entry of its diagonal, see `Estimate.noise_std`.
         """
         diagonal_dd = np.diag(np.maximum(np.diag(curvature_dd), noise_std + TINY))
         read_dd = read_positive(curvature_dd, diagonal_dd, noise_std, noise_std)
         return replace(self, curvature_dd=read_dd, curvature_std=noise_std)
 
     def with_score(self, score_d: Floats, noise_std: float) -> FixedCurvature:
-        """Return it after a score at `point_d`.
+        """Return the state after a score at `point_d`.
 
         Args:
             score_d: noisy sum over all data of the derivatives of the log-likelihood, (d,).
