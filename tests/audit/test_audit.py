@@ -854,7 +854,7 @@ def interrupted(where: str, tmp_path: Path, number: int, *args: str) -> str:
     with file.open("w") as out:
         process = subprocess.Popen(program, stdout=out, stderr=subprocess.PIPE, text=True, start_new_session=True)
         assert process.stderr is not None
-        assert re.search(r"audit of \w+: expect about \d+ min", process.stderr.readline())
+        assert re.search(r"audit of \w+: about \d+ min", process.stderr.readline())
         end = time.monotonic() + 300
         while where not in file.read_text():
             assert process.poll() is None

@@ -140,7 +140,7 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "an m_step that raises": (broken(m_step=raising), "m_step gave KeyError"),
     "an m_step that always gives NaN": (
         broken(m_step=lambda self, s, q: {"mean": q if isinstance(q, np.ndarray) else 0.0, "rate": math.nan}),
-        r"m_step returned a q with which no fit goes on.*q\.rate must be finite.*3 \* s\.noise_std",
+        r"m_step returned an invalid q.*q\.rate must be finite.*3 \* s\.noise_std",
     ),
     "an m_step that always divides by 0": (
         broken(m_step=lambda self, s, q: np.full(2, 1 // round(0 * s.noisy("s")[0]))),

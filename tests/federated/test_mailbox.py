@@ -194,7 +194,7 @@ def test_a_run_from_the_command_line_in_which_a_client_and_the_server_are_killed
         for party in found.values():
             party.end()
         for name in names:
-            assert "The run is over: the run is complete." in found[name].said()
+            assert "The run has ended: the run is complete." in found[name].said()
             assert charges(tmp_path / f"{name}.db") == 1
             assert "gets only sums over at least 2 of 2 clients" in found[name].out().replace("\n               ", " ")
         model = dpvb.load(tmp_path / "model.dpvb")
@@ -252,7 +252,7 @@ def test_a_server_that_was_killed_gives_its_run_up(tmp_path: Path) -> None:
         for party in found.values():
             party.end()
         for name in names:
-            assert "The run is over: the server has given it up." in found[name].said()
+            assert "The run has ended: the server has given it up." in found[name].said()
             assert charges(tmp_path / f"{name}.db") == 1
         assert not (tmp_path / "model.dpvb").exists()
         assert not list((tmp_path / "server.state").iterdir())
@@ -282,7 +282,7 @@ def test_a_run_that_a_server_breaks_off_and_what_its_clients_do_then(tmp_path: P
         found["server"].end(128 + signal.SIGTERM)
         for name in names:
             found[name].end()
-            assert "The run is over: the run was broken off." in found[name].said()
+            assert "The run has ended: the run was broken off." in found[name].said()
             assert charges(tmp_path / f"{name}.db") == 1
 
 
@@ -344,7 +344,7 @@ def test_a_client_that_comes_back_after_the_end_is_told_at_once(tmp_path: Path) 
         found["west"].kill()
         found["server"].wait_for("west has not heard of that")
         found["west"].start()
-        found["west"].wait_for("The run is over: the run is complete.")
+        found["west"].wait_for("The run has ended: the run is complete.")
         ended = time.monotonic()
         for party in found.values():
             party.end()

@@ -196,8 +196,7 @@ def _print_stub(
         )
     if facts["target"]["name"] is None:
         remark(
-            "Name the target, its kind and any exposure, or write null in its place. Name the column of the person ID in "
-            "group."
+            "Name the target, its kind and any exposure, or write null in its place. Name the person's column in group."
         )
     if facts["target"]["kind"] is None:
         remark(

@@ -698,8 +698,8 @@ class Regression(PrivateEstimator[RegressionModel, Any]):
             rows: Any = chunk.rows
             if (invalid := np.flatnonzero(np.isnan(rows.y_n))).size:
                 raise DataFormatError(
-                    f"row {start + int(invalid[0])} of the public rows, counted from 0, has a missing or infinite number, "
-                    "or a response outside the declared ones. Leave such rows out."
+                    f"row {start + int(invalid[0])} of the public rows, counted from 0, has a missing or infinite "
+                    "number, or a response outside the declared ones. Leave such rows out."
                 )
             start += len(rows.y_n)
             mean_n, variance_n = self._moments(rows.matrix(d), self._weights)
