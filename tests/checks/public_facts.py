@@ -86,11 +86,13 @@ def _form(value: Any) -> Any:
 
 def _flat(place: str, value: Any) -> Iterator[tuple[str, Any]]:
     """The leaves of nested JSON values, by their path; of a released number only that it is one."""
-    if isinstance(value, (Mapping, list)):
+    if place == "facts.privacy.remarks":
+        yield place, "released numbers, in words"  # They decide how many there are, too.
+    elif isinstance(value, (Mapping, list)):
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
         for key, inner in items:
             yield from _flat(f"{place}.{key}", inner)
     else:
         promised = place.startswith(("facts.privacy.", "facts.params."))
-        read_off = ".remarks." in place or ".above_noise." in place  # released numbers, in words
+        read_off = ".above_noise." in place  # a released number, in words
         yield place, value if not read_off and (promised or not isinstance(value, float)) else "a number"

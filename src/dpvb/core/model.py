@@ -43,8 +43,8 @@ class Model(Protocol[Q, Batch]):
 
         The statistics of a row depend only on that row, q and public constants, bit for bit; or on all rows of its
         person, if rows have persons (`source.RowsOfPersons`). So no row is multiplied by BLAS (`@`, einsum), whose
-        rounding depends on the rest of the batch: use `dpvb.kernels.linear`, or sums of rows. And the number of rows in the batch enters no
-        statistic. The audit compares bits.
+        rounding depends on the rest of the batch: use `dpvb.kernels.linear`, or sums of rows. And the number of rows
+        in the batch enters no statistic. The audit compares bits.
         """
 
     # The methods after a release are post-processing of released statistics, outside the wall.

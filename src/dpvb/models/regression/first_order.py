@@ -324,8 +324,8 @@ class FirstOrder(CurvatureThenScores):
         score, last = (self.blocks[name].bound for name in ("score", "curvature_at_mean"))
         sd = math.sqrt(q.mean.noise * self._score_budget / tuned.LAST_BUDGET) / (self._unit(q) * score)
         noise = edge(self.n_features, 4.0 * self._scores(q).steepest * last * sd)
-        usual = float(np.trace(q.curvature_ee)) / self.n_features
-        return min(max(tuned.LAST_EDGE * usual / noise, 1.0), tuned.LAST_NORM)
+        room = tuned.LAST_EDGE * float(np.trace(q.curvature_ee)) / self.n_features
+        return tuned.LAST_NORM if room >= tuned.LAST_NORM * noise else max(1.0, room / noise)
 
     def _scores(self, q: FirstOrderState) -> Likelihood | ClippedCounts:
         """How rows are scored: counts are clipped."""
