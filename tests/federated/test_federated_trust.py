@@ -373,8 +373,8 @@ def test_what_a_client_is_told() -> None:
     assert "sums over at least 6 of 7 clients" in secure
     assert "std 1/sqrt(4) of the whole" in secure
     assert "At most 1 of the clients may be missing" in secure
-    assert "besides, at most 2 may work against the others" in secure
-    assert "besides, at most 1 may work against the others" in Trust("secure_aggregation", 5).against()
+    assert "and at most 2 of the others may collude" in secure
+    assert "and at most 1 of the others may collude" in Trust("secure_aggregation", 5).against()
     strict = Trust("secure_aggregation", 5, max_colluding=0).against()
     assert "None of the clients may be missing" in strict
-    assert "besides, none may work against the others" in strict
+    assert "and none of the others may collude" in strict
