@@ -75,7 +75,7 @@ def test_a_score_is_the_log_probability_of_a_symbol(fitted: Any) -> None:
         clone(fitted).score([["a"]], public=True)
     with pytest.raises(DataFormatError, match="none of the symbols"):
         fitted.predict_next([["a", "z"]])
-    with pytest.raises(DataFormatError, match=r"give \[X\], or lengths"):
+    with pytest.raises(DataFormatError, match=r"pass \[X\], or lengths"):
         fitted.predict_next(["a", "b"])
 
 

@@ -389,7 +389,7 @@ def test_names_of_any_kind_stand_in_one_line(name: str) -> None:
     table = model.coefficients(coding="none")
     assert table.names == ("intercept", *model.feature_names_)
     lines = str(table).split("\n")
-    end = lines.index("contraction: 1 - posterior variance / prior variance.")
+    end = lines.index("contraction: 1 - posterior variance / prior variance, at least 0.")
     assert end - lines.index("") == 2 + len(table)
     doubles = {one for one in table.names if table.names.count(one) > 1}
     assert doubles
