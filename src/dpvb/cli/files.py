@@ -57,9 +57,7 @@ def read_statement(path: Path) -> tuple[PrivacyStatement, Report | None]:
         statement = PrivacyStatement.from_dict(facts["privacy"])
         report = Report.from_dict(facts["audit"]) if "audit" in facts else None
     except Exception:  # whatever a file of another program makes its reader raise
-        raise ModelFileError(
-            f"{path}: the parts of the file do not fit together. Fit or save the model again."
-        ) from None
+        raise model_file.inconsistent(path) from None
     statement.verify()
     return statement, report
 

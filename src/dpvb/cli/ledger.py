@@ -174,7 +174,7 @@ def show(
         "beforehand."
     )
     echo("left: limit minus spent. A plan that costs more by itself may fit, since costs compose sublinearly.")
-    echo("more: number of further plans like the last one that fit; costs add up sublinearly.")
+    echo("more: number of further plans like the last one that fit.")
     for one in facts:
         # A statement about a total: what all fits together may disclose, not one of them.
         bounds = [

@@ -15,9 +15,7 @@ from dpvb.cli.terminal import as_json, echo, print_json, remark
 from dpvb.guards.errors import ParameterError, check_choice
 
 if TYPE_CHECKING:
-    from dpvb.results.audit_report import Report
     from dpvb.results.figures import Figure
-    from dpvb.results.statement import PrivacyStatement
 
 _OF_EVERY_MODEL = ("statement", "brief", "summary", "all")
 _PRINTED, _PICTURES = ("table", "json", "csv"), ("png", "pdf", "svg")
@@ -100,14 +98,14 @@ def show(
         raise ParameterError("--disjoint needs a second model: give it with --compare-with.")
     values = (level, False if ignore_noise else None, words, width, coding, _references(reference), exp or None, per)
     chosen = {name: value for name, value in zip(_OPTIONS, values, strict=True) if value is not None}
-    statement, report = files.read_statement(model)
     if what in _OF_EVERY_MODEL[:3]:
         if chosen or compare_with is not None:
             word = next((_OPTIONS[name] for name in chosen), "--compare-with")
             raise ParameterError(f"{word} applies only to figures. Name one with --what, or give --what all.")
-        text = _words(model, statement, report, what, form)
+        text = _words(model, what, form)
     else:
         fitted = files.load_model(model)
+        fitted.privacy_.verify()
         figures = _figures(fitted, what, chosen, compare_with, disjoint)
         if form in _PICTURES:
             from dpvb.results import plots
@@ -127,13 +125,15 @@ def show(
     remark(f"{out}: written.")
 
 
-def _words(model: Path, statement: PrivacyStatement, report: Report | None, what: str, form: str) -> str:
+def _words(model: Path, what: str, form: str) -> str:
     """Return what every model has, as text or JSON."""
     if form not in ("table", "json") or (what == "summary" and form == "json"):
         raise ParameterError(f"--what must name a figure if the output is {form}, got {what!r}, which is text.")
     if what == "summary":
         fitted = files.load_model(model)
+        fitted.privacy_.verify()
         return str(fitted.summary() if hasattr(fitted, "summary") else fitted)
+    statement, report = files.read_statement(model)
     if what == "brief":
         return as_json(dict(statement.in_short_lines())) if form == "json" else str(statement.in_short())
     if form == "json":

@@ -1151,9 +1151,7 @@ def load(path: str | os.PathLike[str]) -> PrivateEstimator:
     except Exception:  # Classes of users may raise any exception.
         estimator = None
     if estimator is None:
-        raise ModelFileError(
-            f"{os.fspath(path)}: the parts of the file do not fit together. Fit or save the model again."
-        )
+        raise model_file.inconsistent(path)
     return estimator
 
 

@@ -113,6 +113,11 @@ def load(path: str | os.PathLike[str], *, kind: str | None = None) -> StoredMode
         return _stored(file, kind)
 
 
+def inconsistent(path: str | os.PathLike[str]) -> ModelFileError:
+    """Return the error for an undamaged file whose contents are not those of a model."""
+    return ModelFileError(f"{os.fspath(path)}: the parts of the file do not fit together. Fit or save the model again.")
+
+
 def packed(*, kind: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> bytes:
     """Return the bytes of a model file; arguments and errors are those of `save`."""
     file = io.BytesIO()
